@@ -20,7 +20,7 @@ from orchestrator.errors import (
     SpendStopError,
     TpuctlError,
     TransientError,
-    UnclaimedError,
+    UncommittedError,
     UnknownCloudError,
     UsageError,
 )
@@ -107,7 +107,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     ),
     "TPU-700": (SpendStopError, "the budget or the time to live is used up"),
     "TPU-800": (JobFailedError, "the job failed too often without progress"),
-    "TPU-810": (UnclaimedError, "the job ended with status 0, but nothing that it saved is a checkpoint"),
+    "TPU-810": (UncommittedError, "the job ended with status 0, but nothing that it saved is a checkpoint"),
     "TPU-900": (LocalCloudError, "the local cloud cannot start, or refuses a request"),
 }
 

@@ -21,7 +21,7 @@ The errors of tpuctl; those of the agent are in `contract/machine_errors.py`.
     ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
     ├── SpendStopError        TPU-700  the budget or the time to live is used up
     ├── JobFailedError        TPU-800  the user's job failed too often without progress
-    ├── UnclaimedError        TPU-810  the job ended with status 0 but without a complete checkpoint
+    ├── UncommittedError        TPU-810  the job ended with status 0 but without a complete checkpoint
     └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses our request
 
 The code is the class's own; one error may carry a more exact one of the same hundred (`error_codes.py`).
@@ -236,7 +236,7 @@ class JobFailedError(TpuctlError):
     code = "TPU-800"
 
 
-class UnclaimedError(TpuctlError):
+class UncommittedError(TpuctlError):
     """Report a job that exited with status 0 without a complete checkpoint: its files are kept."""
 
     code = "TPU-810"

@@ -61,9 +61,10 @@ IN_PACKAGE = INSTEAD | {
     "judgement": "verdict",
     "preflight": "check",
     "strays": "outside_zones, foreign",
+    "unclaimed": "uncommitted; a claim is a race's or a fleet task's",
     "anew": "again, started_over",
     "bring": "restore, download, pull, install",
-    "brought": "restored, downloaded, unclaimed",
+    "brought": "restored, downloaded, uncommitted",
     "look": "poll, check, observation",
     "looked": "polled, checked, observed",
     "looking": "reading, polling",
@@ -217,7 +218,7 @@ WHERE = {
         "orchestrator/emulator/state/kernel.py",
     },
     # A SavedPlace, as heartbeats have it.
-    "place": {"orchestrator/agent/checkpoints/unclaimed.py", "orchestrator/agent/attempt/rescue.py"},
+    "place": {"orchestrator/agent/checkpoints/uncommitted.py", "orchestrator/agent/attempt/rescue.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of the deployment file, of the job's environment and of its progress file.
     "save_seconds": {

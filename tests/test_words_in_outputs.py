@@ -67,11 +67,7 @@ FINE_HERE = FINE | {"unchanged"}
 """The outcome of a `push` that found nothing new."""
 
 
-COUNT_OR_LIST = {
-    "unclaimed",
-}  # fmt: skip
-"""Keys that are a number in one document and the things themselves in another."""
-MANY_TYPES = COUNT_OR_LIST | {"changed", "checkpoint", "leftovers", "secrets", "source"}
+MANY_TYPES = {"changed", "checkpoint", "leftovers", "secrets", "source"}
 """Keys that have several types, from before this was looked for; a new key does not join them."""
 
 

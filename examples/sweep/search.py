@@ -14,7 +14,7 @@ from pathlib import Path
 
 import optuna
 
-OVER = {"done", "failed", "unclaimed", "cancelled"}
+OVER = {"done", "failed", "uncommitted", "cancelled"}
 JOB = """\
 name: {name}
 list: {name}.csv

@@ -36,7 +36,9 @@ from orchestrator.contract.replacing import write_atomically
 
 BEATEN = 20
 """Heartbeats after which a machine that lost its race ends; normally its controller deletes it before."""
-_FINISHED = {kind.value: kind for kind in (EndingKind.DONE, EndingKind.UNCLAIMED)}
+_FINISHED = {kind.value: kind for kind in (EndingKind.DONE, EndingKind.UNCOMMITTED)}
+# As agents of earlier releases have recorded it.
+_FINISHED["unclaimed"] = EndingKind.UNCOMMITTED
 
 
 class Agent:

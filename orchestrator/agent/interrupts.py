@@ -15,10 +15,10 @@ from orchestrator.contract.phase import Phase
 
 
 class EndingKind(enum.Enum):
-    """Why an agent ends. UNCLAIMED: the job has finished, but no checkpoint holds its result."""
+    """Why an agent ends. UNCOMMITTED: the job has finished, but no checkpoint holds its result."""
 
     DONE = "done"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     NOTICE = "notice"
     ASKED = "asked"
     FENCED = "fenced"
@@ -29,7 +29,8 @@ class EndingKind(enum.Enum):
     def phase(self) -> Phase:
         """Return the phase in the last heartbeat."""
         ends = {
-            EndingKind.DONE: Phase.DONE, EndingKind.UNCLAIMED: Phase.UNCLAIMED, EndingKind.GAVE_UP: Phase.FAILED,
+            EndingKind.DONE: Phase.DONE, EndingKind.UNCOMMITTED: Phase.UNCOMMITTED,
+            EndingKind.GAVE_UP: Phase.FAILED,
         }  # fmt: skip
         return ends.get(self, Phase.STOPPED)
 
@@ -41,7 +42,7 @@ class EndingKind(enum.Enum):
     @property
     def must_be_reported(self) -> bool:
         """Return whether the controller must see the report before cron is stopped, so that billing ends."""
-        return self in (EndingKind.DONE, EndingKind.UNCLAIMED, EndingKind.GAVE_UP)
+        return self in (EndingKind.DONE, EndingKind.UNCOMMITTED, EndingKind.GAVE_UP)
 
 
 @dataclass(frozen=True)

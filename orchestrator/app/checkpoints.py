@@ -14,7 +14,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
-from orchestrator.engine.bucket.unclaimed import UnclaimedFiles, read_unclaimed
+from orchestrator.engine.bucket.uncommitted import UncommittedFiles, read_uncommitted
 from orchestrator.errors import NotFoundError, TpuctlError
 
 
@@ -46,7 +46,7 @@ class CheckpointListing:
 
     name: str
     rows: tuple[Row, ...]
-    unclaimed: tuple[UnclaimedFiles, ...]
+    uncommitted: tuple[UncommittedFiles, ...]
     now: float
     deleted: str = ""
     keep: int = 0
@@ -61,7 +61,7 @@ class CheckpointListing:
         """Return the list as in `--json`."""
         return {
             "name": self.name, "checkpoints": [row.as_dict() for row in self.rows],
-            "unclaimed": [one.as_dict() for one in self.unclaimed],
+            "uncommitted": [one.as_dict() for one in self.uncommitted],
         }  # fmt: skip
 
 
@@ -77,16 +77,16 @@ def list_checkpoints(
     # Before the first `up` there is no bucket, which is an empty list and no error.
     except NotFoundError:
         found = []
-    unclaimed = tuple(read_unclaimed(store))
+    uncommitted = tuple(read_uncommitted(store))
     damage = dict(_verified(store, found, reporter)) if verify else {}
     rows = tuple(_rows(found, damage, verify=verify))
-    bill = None if rows or unclaimed else last_bill(session, session.records.current)
+    bill = None if rows or uncommitted else last_bill(session, session.records.current)
     deleted = bill.deleted_text if bill else ""
     saving = session.spec.job.checkpoint
     # With `dir: bucket` the job writes there itself, and the agent deletes nothing.
     keep = 0 if saving.dir == "bucket" else saving.keep
     done = bool(rows) and _is_done(session)
-    return CheckpointListing(session.spec.name, rows, unclaimed, session.clock.now(), deleted, keep, done)
+    return CheckpointListing(session.spec.name, rows, uncommitted, session.clock.now(), deleted, keep, done)
 
 
 def _is_done(session: Session) -> bool:

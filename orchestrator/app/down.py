@@ -18,13 +18,13 @@ from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
-from orchestrator.engine.bucket.unclaimed import read_unclaimed
+from orchestrator.engine.bucket.uncommitted import read_uncommitted
 from orchestrator.engine.delete import Deletion, Leftover
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.planning.uncommitted import FETCH
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.cost_so_far import rates_now
 from orchestrator.ssh.keys import forget_key
@@ -269,7 +269,7 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
     else:
         going, staying = f"- bucket {bucket} with all its data", f"  bucket {bucket} is kept{again}"
     session.reporter.say(going if goes else staying)
-    _name_unclaimed(session, delete_data=goes)
+    _name_uncommitted(session, delete_data=goes)
     return True, goes
 
 
@@ -299,16 +299,16 @@ def _kind(machine: Node | Vm) -> str:
     return "VM" if isinstance(machine, Vm) else "TPU"
 
 
-def _name_unclaimed(session: Session, *, delete_data: bool) -> None:
+def _name_uncommitted(session: Session, *, delete_data: bool) -> None:
     """Report files that no checkpoint contains, which may be the only copy of the model."""
     # No failure of the bucket, and nothing found in it, may prevent the deletion of machines.
     with suppress(TpuctlError, *UNFORESEEN):
-        unclaimed = read_unclaimed(session.cloud.store)
-        count, size = sum(one.count for one in unclaimed), sum(one.size for one in unclaimed)
+        uncommitted = read_uncommitted(session.cloud.store)
+        count, size = sum(one.count for one in uncommitted), sum(one.size for one in uncommitted)
         goes = "and with it" if delete_data else "with"
-        if unclaimed:
+        if uncommitted:
             session.reporter.say(
-                f"  {goes} {count} unclaimed file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})"
+                f"  {goes} {count} uncommitted file{'' if count == 1 else 's'}, {size_text(size)} ({FETCH})"
             )
 
 

@@ -8,23 +8,23 @@ from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.bills import naming_deletion, open_named
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.text.amounts import size_text
-from orchestrator.engine.bucket import unclaimed
+from orchestrator.engine.bucket import uncommitted
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Download, check_folder, download_of, fetch, newest
 from orchestrator.errors import NotFoundError
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.planning.uncommitted import FETCH
 
 
 @dataclass(frozen=True)
 class WantedFiles:
     """
-    What to download: the checkpoint of a *step* or, with *unclaimed*, the files of an *incarnation*.
+    What to download: the checkpoint of a *step* or, with *uncommitted*, the files of an *incarnation*.
 
     None means the newest.
     """
 
     step: int | None = None
-    unclaimed: bool = False
+    uncommitted: bool = False
     incarnation: int | None = None
 
 
@@ -46,9 +46,9 @@ def fetch_files(
     session = open_named(choice, name, reporter, "fetch")
     with reporter, naming_deletion(session, "fetch"):
         # Before the folder is created, so that a wrong --step leaves nothing behind.
-        find = _unclaimed if wanted.unclaimed else _checkpoint
+        find = _uncommitted if wanted.uncommitted else _checkpoint
         number, download = find(session, wanted)
-    kind = "unclaimed" if wanted.unclaimed else "step"
+    kind = "uncommitted" if wanted.uncommitted else "step"
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     # Before "copying" is said: `fetch` refuses such a folder too.
     check_folder(folder)
@@ -71,8 +71,8 @@ def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
     store = session.cloud.store
     found = read_checkpoints(store, session.spec.job.checkpoint)
     if not any(one.complete for one in found):
-        for saved in unclaimed.read_unclaimed(store)[:1]:
-            files = f"{saved.count} unclaimed file{'' if saved.count == 1 else 's'}"
+        for saved in uncommitted.read_uncommitted(store)[:1]:
+            files = f"{saved.count} uncommitted file{'' if saved.count == 1 else 's'}"
             raise NotFoundError(
                 f"there is no complete checkpoint, but {files} ({size_text(saved.size)}) of incarnation "
                 f"{saved.incarnation}",
@@ -82,9 +82,9 @@ def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
     return one.step, download_of(one)
 
 
-def _unclaimed(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
+def _uncommitted(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
     store = session.cloud.store
-    one = unclaimed.chosen(unclaimed.read_unclaimed(store), wanted.incarnation)
+    one = uncommitted.chosen(uncommitted.read_uncommitted(store), wanted.incarnation)
     if not one.complete:
         session.reporter.say("not everything reached the bucket in time; this is what did", style="warning")
-    return one.incarnation, unclaimed.download_of(store, one)
+    return one.incarnation, uncommitted.download_of(store, one)

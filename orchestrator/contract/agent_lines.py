@@ -4,8 +4,8 @@ import re
 
 BEGIN, END = "--- ", " ---"
 """Around the text of each line of the agent's."""
-ENDINGS = ("done", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
-"""First words of the line with which an agent ends."""
+ENDINGS = ("done", "uncommitted", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
+"""First words of the line with which an agent ends; earlier releases wrote `unclaimed`."""
 # Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
 _ATTEMPT = re.compile(r"--- (?:TPU #|incarnation )\d+, worker \d+, attempt \d+: ")
 _ENDING = re.compile(rf"--- (?:{'|'.join(ENDINGS)}): ")

@@ -1,13 +1,14 @@
 """Name what an agent is doing, as its heartbeat says it."""
 
 from enum import Enum
+from typing import Optional
 
 
 class Phase(str, Enum):
     """
     What an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
 
-    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCLAIMED: what
+    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCOMMITTED: what
     it has saved is no checkpoint. A member is the word itself, which reports and names in the bucket have.
     """
 
@@ -19,9 +20,13 @@ class Phase(str, Enum):
     STOPPED = "stopped"
     ENDED = "ended"
     DONE = "done"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     FAILED = "failed"
     UNKNOWN = "unknown"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Optional["Phase"]:
+        return cls.UNCOMMITTED if value == "unclaimed" else None  # from agents of earlier releases
 
     # Pythons differ in how they print a member; here it is always the word.
     def __str__(self) -> str:
@@ -31,7 +36,7 @@ class Phase(str, Enum):
         return format(self.value, form)
 
 
-WELL = (Phase.DONE, Phase.UNCLAIMED)
+WELL = (Phase.DONE, Phase.UNCOMMITTED)
 """The job has ended by itself with status 0."""
 ENDS = (*WELL, Phase.FAILED)
 """The job has ended, and is not started again."""

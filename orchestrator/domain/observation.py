@@ -282,10 +282,10 @@ class Heartbeat:
     """What its format judges it to be."""
     committed_counted: bool = False
     """The saves name no step, so that `committed_step` is a number of saves."""
-    unclaimed_files: int = 0
-    unclaimed_bytes: int = 0
-    unclaimed_complete: bool | None = None
-    """Whether all unclaimed files are in the bucket; None if there are none."""
+    uncommitted_files: int = 0
+    uncommitted_bytes: int = 0
+    uncommitted_complete: bool | None = None
+    """Whether all uncommitted files are in the bucket; None if there are none."""
     xla_programs_restored: int | None = None
     """Compiled programs that were restored from an earlier machine."""
     xla_programs_compiled: int | None = None

@@ -48,12 +48,12 @@ class Outcome(Enum):
     """
     How a deployment can end.
 
-    UNCLAIMED: the job exited with status 0, but no complete checkpoint holds what it trained. LIMIT_REACHED:
+    UNCOMMITTED: the job exited with status 0, but no complete checkpoint holds what it trained. LIMIT_REACHED:
     ttl or budget is used up.
     """
 
     DONE = "done"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     FAILED = "failed"
     LIMIT_REACHED = "limit-reached"
     REFUSED = "refused"
@@ -69,7 +69,7 @@ class LoopRule(Enum):
     UNKNOWN = "observation.unknown"
     ABSENCE_UNCONFIRMED = "absence.unconfirmed"
     END_DONE = "end.done"
-    END_UNCLAIMED = "end.unclaimed"
+    END_UNCOMMITTED = "end.uncommitted"
     END_FAILED = "end.failed"
     END_LIMIT_REACHED = "end.limit-reached"
     END_REFUSED = "end.refused"

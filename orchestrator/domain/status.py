@@ -31,7 +31,7 @@ class DeploymentState(Enum):
     REPLACING = "replacing"
     RESUMING = "resuming"
     DONE = "done"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     FAILED = "failed"
     LIMIT_REACHED = "limit-reached"
     REFUSED = "refused"
@@ -57,7 +57,7 @@ _PHRASES = {
     DeploymentState.TPU_LOST: "TPU lost, no watcher",
     DeploymentState.NO_TPU: "no TPU, no watcher",
     DeploymentState.REPLACING: "replacing its TPU",
-    DeploymentState.UNCLAIMED: "ended, no checkpoint",
+    DeploymentState.UNCOMMITTED: "ended, no checkpoint",
     DeploymentState.LIMIT_REACHED: "budget or ttl used up",
     DeploymentState.REMAINING: "machines remain",
     DeploymentState.DOWN: "down, data kept",
@@ -159,7 +159,10 @@ class StatusSource:
     age_s: float
 
 
-_EARLIER = {"spent": DeploymentState.LIMIT_REACHED.value}
+_EARLIER = {
+    "spent": DeploymentState.LIMIT_REACHED.value,
+    "unclaimed": DeploymentState.UNCOMMITTED.value,
+}
 """Words of an outcome in what earlier versions published."""
 FROM_CLOUD = StatusSource(by="cloud", age_s=0.0)
 
@@ -179,8 +182,8 @@ class DeploymentStatus:
     state: DeploymentState = DeploymentState.UNKNOWN
     outcome: str | None
     message: str = ""
-    uncommitted: str = ""
-    unclaimed: str = ""
+    uncommitted_message: str = ""
+    rescued_message: str = ""
     incarnation: int
     unused_numbers: tuple[int, ...] = ()
     preemptions: int
@@ -222,7 +225,8 @@ class DeploymentStatus:
         """
         # Under the keys of earlier versions, too.
         usd = body["usd"] if "usd" in body else body["cost_usd"]
-        known = _fields_of(cls, {"message": body.get("reason", ""), **body})
+        earlier = {new: body[old] for new, old in _EARLIER_KEYS.items() if old in body}
+        known = _fields_of(cls, {**earlier, **body})
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
             "state": _state(body.get("state")),
@@ -254,6 +258,10 @@ class DeploymentStatus:
 def _deadline(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return a published deadline under the keys of today: the mode was `runs_on` once."""
     return {"mode": row["runs_on"], **row} if row and "runs_on" in row else row
+
+
+_EARLIER_KEYS = {"message": "reason", "uncommitted_message": "uncommitted", "rescued_message": "unclaimed"}
+"""Keys under which an earlier release published a field."""
 
 
 def _state(value: Any) -> DeploymentState:

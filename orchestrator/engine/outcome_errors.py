@@ -15,11 +15,11 @@ from orchestrator.errors import (
     Retry,
     SpendStopError,
     TpuctlError,
-    UnclaimedError,
+    UncommittedError,
     UsageError,
 )
 from orchestrator.planning.tpu.next_zone import hopeless
-from orchestrator.planning.unclaimed import FETCH, link_text
+from orchestrator.planning.uncommitted import FETCH, link_text
 
 
 def raise_blind(result: Pass) -> None:
@@ -48,15 +48,15 @@ def raise_outcome(result: Pass) -> None:
     """
     Raise the error for an unhappy outcome of the plan; return if the deployment is done or still running.
 
-    Raise UnclaimedError, JobFailedError, UsageError (TPU-140) or SpendStopError.
+    Raise UncommittedError, JobFailedError, UsageError (TPU-140) or SpendStopError.
     """
     outcome, message = result.plan.outcome, result.plan.message
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
-    if outcome is Outcome.UNCLAIMED:
-        uploaded = any(beat.unclaimed_files for beat in result.world.known_heartbeats)
+    if outcome is Outcome.UNCOMMITTED:
+        uploaded = any(beat.uncommitted_files for beat in result.world.known_heartbeats)
         copies = f"`{FETCH}` copies what it saved; then " if uploaded else ""
         link = link_text(result.world.known_heartbeats)
-        raise UnclaimedError(
+        raise UncommittedError(
             message,
             hint=f"{copies}let the job save below $TPUCTL_CHECKPOINT_DIR as the format wants{link}, "
             "or choose another job.checkpoint.format, and run `tpuctl up`",

@@ -13,7 +13,7 @@ from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
-from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
+from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
 from orchestrator.planning.vm import give_up_start
 
 VM_STARTING = frozenset(
@@ -57,9 +57,9 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     # Done precedes budget and ttl: a job that has succeeded is never reported as over budget.
     if finished(world):
         return Outcome.DONE, "all workers report that the job is done"
-    unclaimed = ended_unclaimed(world.known_heartbeats)
-    if unclaimed:
-        return Outcome.UNCLAIMED, unclaimed_text(spec.job.checkpoint, unclaimed)
+    uncommitted = ended_uncommitted(world.known_heartbeats)
+    if uncommitted:
+        return Outcome.UNCOMMITTED, uncommitted_end_text(spec.job.checkpoint, uncommitted)
     failed = _failed(spec, world)
     if failed is not None:
         return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
@@ -72,7 +72,7 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     if budget is not None and spent_usd >= budget:
         message = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
         return Outcome.LIMIT_REACHED, message
-    if record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}:
+    if record.outcome in {Outcome.DONE, Outcome.UNCOMMITTED}:
         return record.outcome, record.message
     return None, ""
 

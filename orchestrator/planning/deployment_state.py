@@ -11,7 +11,7 @@ from orchestrator.planning.tpu.race import LOST
 
 _ENDS = {
     Outcome.DONE: DeploymentState.DONE,
-    Outcome.UNCLAIMED: DeploymentState.UNCLAIMED,
+    Outcome.UNCOMMITTED: DeploymentState.UNCOMMITTED,
     Outcome.FAILED: DeploymentState.FAILED,
     Outcome.LIMIT_REACHED: DeploymentState.LIMIT_REACHED,
     Outcome.REFUSED: DeploymentState.REFUSED,

@@ -13,7 +13,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import end_text, has_failed
-from orchestrator.planning.unclaimed import has_no_steps, lost_text
+from orchestrator.planning.uncommitted import has_no_steps, lost_text
 
 TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
 

@@ -17,7 +17,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.unclaimed import FETCH
+from orchestrator.planning.uncommitted import FETCH
 
 BUDGET_WARNING = 0.8
 """Share of the budget after which a warning is sent."""
@@ -120,8 +120,9 @@ def _end(outcome: Outcome | None, message: str, record: Record) -> Iterator[_Fou
     mark = record.node.incarnation
     if outcome is Outcome.DONE:
         yield "done", f"done-{mark}", f"done: {message}", {}
-    elif outcome is Outcome.UNCLAIMED:
+    elif outcome is Outcome.UNCOMMITTED:
         text = f"not done: {message}; {FETCH} copies it"
+        # The older word: an outbox may hold this key as sent.
         yield "failed", f"unclaimed-{mark}", text, {"outcome": outcome.value}
     elif outcome is Outcome.FAILED:
         yield "failed", f"failed-{mark}", f"failed: {message}", {}

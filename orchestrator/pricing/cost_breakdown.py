@@ -279,7 +279,7 @@ def use_spans_of(
             UseSpan(until, end, Use.IDLE),
         ]
     began = _within(since, beat.timings.get("first_step"), end)
-    if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCLAIMED, Phase.FAILED, Phase.STOPPED} and not lost:
+    if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED, Phase.STOPPED} and not lost:
         useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
     elif lost:
         # A machine that had saved its last step lost no work: the rest is already part of the recovery.

@@ -209,7 +209,7 @@ def _job(usage: FleetUsage, job: JobHistory, kinds: Mapping[str, str]) -> dict[s
     return {
         "name": name, "kind": kinds[name], "tasks": len(job.submission.parameters),
         **{state.value: counts[state] for state in (TaskState.DONE, *OPEN)},
-        "failed": counts[TaskState.FAILED] + counts[TaskState.UNCLAIMED],
+        "failed": counts[TaskState.FAILED] + counts[TaskState.UNCOMMITTED],
         "restarts": sum(job.restarts(task) for task in job.starts),
         "steps_redone": f"at least {known:,}" if None in lost else f"{known:,}",
         "seconds": amount.seconds, "usd": amount.usd,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 NEWEST = 300
 """Newest events to show; earlier ones are counted."""
 SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
-BAD = frozenset({"failed", "unclaimed", "limit-reached", "refused"})
+BAD = frozenset({"failed", "uncommitted", "limit-reached", "refused"})
 """Outcomes that are shown as failures."""
 
 

@@ -93,7 +93,7 @@ def _node(
     end, beat, is_up = _end(span, now), last.get(number), span.until is None
     lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
     marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
-    if beat is not None and beat.phase in {Phase.DONE, Phase.UNCLAIMED, Phase.FAILED}:
+    if beat is not None and beat.phase in {Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED}:
         kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
         marks.append(TimelineMark(min(beat.updated, end), kind))
     steps = f"steps {beat.resumed_from or 0:,} to {beat.step:,}" if beat and beat.step is not None else ""

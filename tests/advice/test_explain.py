@@ -89,7 +89,7 @@ CASES = {
     "observation.unknown": ("TPU", observed(nodes=Unknown("503", hint="wait")), "check again"),
     "absence.unconfirmed": ("TPU", observed(ONCE, **NO_NODE), "checking once more"),
     "end.done": ("deployment", observed(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
-    "end.unclaimed": ("deployment", observed(**report(phase=Phase.UNCLAIMED)), "delete TPU demo-tpu-g1"),
+    "end.uncommitted": ("deployment", observed(**report(phase=Phase.UNCOMMITTED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
         "deployment", observed(**report(phase=Phase.FAILED, message="torn")), "delete TPU",
     ),

@@ -289,15 +289,15 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
 
 def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
-    ended = replace(beat(1, 20, timings={}), phase=Phase.UNCLAIMED, exit_code=0)
+    ended = replace(beat(1, 20, timings={}), phase=Phase.UNCOMMITTED, exit_code=0)
     found = judge_crash(
-        observed_run([ended], (), outcome=Outcome.UNCLAIMED, saves=(), message="latest.npz lies there")
+        observed_run([ended], (), outcome=Outcome.UNCOMMITTED, saves=(), message="latest.npz lies there")
     )
     assert verdict_lines(found)[1:3] == [
         "FAIL: the job fails with no fault injected: no checkpoint was saved",
         "  cause      latest.npz lies there",
     ]
-    assert found.causes == (Cause.UNCLAIMED,)
+    assert found.causes == (Cause.UNCOMMITTED,)
 
 
 def test_a_job_that_fails_under_faults_shows_its_lines_too():

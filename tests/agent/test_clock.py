@@ -20,7 +20,7 @@ from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import JOBS, TASKS
-from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment
+from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import AgentLab
 

@@ -323,7 +323,7 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: AgentLab
     name = heartbeat_name(1, 0)
     lab.put(name, json.dumps({"phase": "boot", "script": True, "at": time.time()}).encode())
     lab.machine(HEARTBEAT_SECONDS=0.5, TARGET_STEPS="", COMMAND="sleep 0.1").run_to_end()
-    assert lab.json(name)["phase"] == "unclaimed"
+    assert lab.json(name)["phase"] == "uncommitted"
     assert name not in refused
 
 

@@ -131,9 +131,9 @@ def test_an_end_without_a_watcher_is_taken_from_the_reports():
     done = with_reported_end(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome is Outcome.DONE
     assert with_wanted(done, "b", "a", "k", NOW).node.incarnation == 2
-    lies = beat(phase=Phase.UNCLAIMED, unclaimed_files=1, uncommitted="a.pt")
+    lies = beat(phase=Phase.UNCOMMITTED, uncommitted_files=1, uncommitted="a.pt")
     remaining = with_reported_end(spec(), Present((lies,)), RUNNING)
-    assert remaining.outcome is Outcome.UNCLAIMED
+    assert remaining.outcome is Outcome.UNCOMMITTED
     assert "a.pt lies in unclaimed/" in remaining.message
     failed = with_reported_end(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
     assert with_wanted(failed, "b", "a", "j", NOW).node.incarnation == 2

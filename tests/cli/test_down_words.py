@@ -110,7 +110,7 @@ def test_fetch_says_that_the_data_was_deleted_on_purpose_and_when(user):
     user.watch(60)
     user.down("--delete-data")
     day = time.strftime("%Y-%m-%d", time.gmtime(user.cloud.clock.now()))
-    for words in ((), ("demo",), ("--unclaimed",)):
+    for words in ((), ("demo",), ("--uncommitted",)):
         said = user.run("checkpoints", "fetch", *words)
         reported = " ".join(said.err.split())
         assert f"nothing to fetch: `tpuctl down --delete-data` deleted the data of demo on {day}" in reported

@@ -169,7 +169,7 @@ class Commands(RuleBasedStateMachine):
         self.struck = self.cloud.clock.monotonic()
         COUNTED["strikes"] += 1
 
-    @rule(phase=st.sampled_from(["done", "unclaimed", "failed"]))
+    @rule(phase=st.sampled_from(["done", "uncommitted", "failed"]))
     def job_ends(self, phase):
         saved = {"committed_step": 5} if phase == "done" else {}
         self.cloud.machines.say("demo", phase=phase, message="status 1", **saved)

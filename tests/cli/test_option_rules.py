@@ -12,9 +12,9 @@ WATCH_ALL = "watch --all"
     ("line", "said"),
     [
         ("adopt x --bucket --vm", "--bucket and --vm exclude each other"),
-        ("checkpoints fetch --step 1 --unclaimed", "--step and --unclaimed exclude each other"),
-        ("checkpoints fetch --step 0 --unclaimed", "--step and --unclaimed exclude each other"),
-        ("checkpoints fetch --incarnation 1", "--incarnation goes with --unclaimed"),
+        ("checkpoints fetch --step 1 --uncommitted", "--step and --uncommitted exclude each other"),
+        ("checkpoints fetch --step 0 --uncommitted", "--step and --uncommitted exclude each other"),
+        ("checkpoints fetch --incarnation 1", "--incarnation goes with --uncommitted"),
         ("down mine --file x.yaml", "NAME and --file exclude each other"),
         ("down mine --set name=x", "NAME and --set exclude each other"),
         ("--set name=x down mine", "NAME and --set exclude each other"),

@@ -9,16 +9,16 @@ from typing import Any
 
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
-from orchestrator.contract.bucket.unclaimed_manifest import (
+from orchestrator.contract.bucket.uncommitted_manifest import (
     RescueMoment,
-    Unclaimed,
-    UnclaimedFile,
+    UncommittedFile,
+    UncommittedManifest,
     folder_name,
 )
-from orchestrator.contract.bucket.unclaimed_manifest import manifest_name as unclaimed_name
+from orchestrator.contract.bucket.uncommitted_manifest import manifest_name as uncommitted_name
 from orchestrator.domain.checksum import with_checksum
 from orchestrator.domain.plan import Outcome
-from orchestrator.errors import AuthError, CapacityError, QuotaError, UnclaimedError
+from orchestrator.errors import AuthError, CapacityError, QuotaError, UncommittedError
 from tests.crash import commands
 from tests.crash.crash_lab import HERE
 from tests.crash.foreign_resources import (
@@ -49,7 +49,7 @@ from tests.engine.engine_lab import QUOTA, ZONE, a_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
-UNCLAIMED_FILE = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
+UNCOMMITTED_FILE = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
 QUEUED = a_spec(vm__spot=True, tpu__request="queued")
 RACE = a_spec(
     vm__spot=True,
@@ -146,19 +146,21 @@ def reported(stage):
     stage.machines.report(phase="done")
 
 
-def unclaimed(stage):
+def uncommitted(stage):
     """The job has ended with status 0, nothing was committed, and its files are in unclaimed/."""
     foreign_things(stage)
     commands.up(stage, SPEC)
     stage.wait(300)
-    retained = UnclaimedFile("checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), UNCLAIMED_FILE)
-    stage.put(UNCLAIMED_FILE, b"model")
-    body = Unclaimed(
+    retained = UncommittedFile(
+        "checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), UNCOMMITTED_FILE
+    )
+    stage.put(UNCOMMITTED_FILE, b"model")
+    body = UncommittedManifest(
         1, 0, 1, 1, "b", "s", "auto", RescueMoment.ENDED, True, (retained,), (), stage.clock.now()
     )
-    stage.put(unclaimed_name(1, 0), body.text().encode())
+    stage.put(uncommitted_name(1, 0), body.text().encode())
     stage.machines.report(
-        phase="unclaimed",
+        phase="uncommitted",
         uncommitted="ckpt.pt",
         unclaimed_files=1,
         unclaimed_bytes=5,
@@ -250,19 +252,19 @@ DOWN = NextTry("down", machines_gone, check_gone)
 DOWN_DATA = NextTry("down --delete-data", all_gone, check_gone)
 
 
-def watch_to_unclaimed(stage, spec, place=HERE):
+def watch_to_uncommitted(stage, spec, place=HERE):
     """`tpuctl watch`, which says at its end that nothing was committed."""
-    with suppress(UnclaimedError):
+    with suppress(UncommittedError):
         commands.watch(stage, spec, place)
 
 
-def check_unclaimed(stage, scenario, before):
+def check_uncommitted(stage, scenario, before):
     """It is over and not done, nothing is paid for but a stopped VM's disk, and what was trained is there."""
-    check_over(stage, scenario, before, Outcome.UNCLAIMED)
-    assert {UNCLAIMED_FILE, unclaimed_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
+    check_over(stage, scenario, before, Outcome.UNCOMMITTED)
+    assert {UNCOMMITTED_FILE, uncommitted_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
 
 
-UNCLAIMED = NextTry("watch again", watch_to_unclaimed, check_unclaimed)
+UNCOMMITTED = NextTry("watch again", watch_to_uncommitted, check_uncommitted)
 DONE = NextTry("watch again", commands.watch, check_done)
 MENDED = NextTry("up, mended", mended, check_running)
 OTHER_JOB = replace(SPEC, job=replace(SPEC.job, env={"EPOCHS": "3"}))
@@ -303,7 +305,9 @@ SCENARIOS = (
         swept=False,
     ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
-    Scenario("unclaimed", unclaimed, watch_to_unclaimed, (UNCLAIMED, DOWN), again=watch_to_unclaimed),
+    Scenario(
+        "uncommitted", uncommitted, watch_to_uncommitted, (UNCOMMITTED, DOWN), again=watch_to_uncommitted
+    ),
     Scenario("queued", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
     Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
     Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),

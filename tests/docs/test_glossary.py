@@ -20,7 +20,7 @@ MUST = {
     "manifest",
     "preemption",
     "slice",
-    "unclaimed",
+    "uncommitted",
     "watcher",
 }
 

@@ -20,8 +20,8 @@ WORKER = {
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {
-    "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted": "",
-    "unclaimed": "",
+    "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted_message": "",
+    "rescued_message": "",
     "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
     "upper_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
@@ -39,11 +39,17 @@ BODY = {
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
-    "message", "uncommitted", "unclaimed", "up", "deleted_at", "upper_usd", "unpriced", "checkpoint",
+    "message", "uncommitted_message", "rescued_message", "up", "deleted_at", "upper_usd", "unpriced",
+    "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
     "unused_numbers",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
+EARLIER = {
+    "reason": "it ended", "outcome": "unclaimed", "state": "unclaimed", "uncommitted": "a.pt is nowhere",
+    "unclaimed": "1 file",
+}  # fmt: skip
+"""Keys and values that it had instead."""
 
 
 def test_the_json_of_a_status_has_each_key_in_its_order():
@@ -67,8 +73,13 @@ def test_what_an_earlier_release_published_is_read():
     """Its sum is that at the highest prices, and its workers show which checkpoint all of them have."""
     workers = [WORKER | {"checkpoint": 60}, WORKER | {"worker": 1, "checkpoint": 50}]
     body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
-    found = DeploymentStatus.from_dict(body | {"workers": workers, "reason": "the job is done"})
-    assert found.message == "the job is done"
+    found = DeploymentStatus.from_dict(body | {"workers": workers, **EARLIER})
+    assert (found.message, found.outcome, found.state) == (
+        "it ended",
+        "uncommitted",
+        DeploymentState.UNCOMMITTED,
+    )
+    assert (found.uncommitted_message, found.rescued_message) == ("a.pt is nowhere", "1 file")
     assert (found.upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (
         DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint

@@ -123,9 +123,9 @@ def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(stage):
     (stage.work / "train.py").write_text(lines)
     stage.write(checkpoint={"format": "marker"})
     found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
-    assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "unclaimed")
+    assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "uncommitted")
     assert "latest.npz" in found["failure"]["message"]
-    assert found["causes"] == ["unclaimed"]
+    assert found["causes"] == ["uncommitted"]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     stage.tpuctl("local", "reset")
     Path(found["folder"]).parent.rmdir()

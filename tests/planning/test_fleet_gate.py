@@ -27,7 +27,7 @@ def queued(job, array, number=0, state="PENDING", **more):
     [
         ("ok", {}, (), Gate(waits={"first": "ok"})),
         ("ok", {0: TaskState.DONE}, (), Gate(waits={"first": "ok"})),
-        ("ok", {0: TaskState.DONE, 1: TaskState.UNCLAIMED}, (), OPEN),
+        ("ok", {0: TaskState.DONE, 1: TaskState.UNCOMMITTED}, (), OPEN),
         ("ok", {0: TaskState.FAILED}, (), Gate(Hold.AFTER, "first")),
         ("ok", {0: TaskState.DONE}, (1,), Gate(Hold.AFTER, "first")),
         ("ok", {0: TaskState.DONE, 1: TaskState.DONE}, (1,), OPEN),
@@ -98,7 +98,7 @@ def test_foreign_tasks_are_not_touched():
 def test_only_what_has_failed_or_was_cancelled_is_tried_again():
     """A task that was done before it was cancelled has its result."""
     submission = a_submission(tasks=5, cancelled=(3, 4))
-    ended = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.UNCLAIMED, 4: TaskState.DONE}
+    ended = {0: TaskState.DONE, 1: TaskState.FAILED, 2: TaskState.UNCOMMITTED, 4: TaskState.DONE}
     assert again_of(submission, ended, range(5)) == (1, 3)
     assert again_of(submission, ended, [0]) == ()
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.bucket.object_names import CAPACITY, RECORD
-from orchestrator.contract.bucket.unclaimed_manifest import (
+from orchestrator.contract.bucket.uncommitted_manifest import (
     RescueMoment,
-    Unclaimed,
-    UnclaimedFile,
+    UncommittedFile,
+    UncommittedManifest,
     folder_name,
     manifest_name,
 )
@@ -232,15 +232,19 @@ def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner
     assert owner.run("fleet", "submit", str(owner.folder / "one.yaml")).code == 0
     folder = "jobs/one/tasks/1/"
     name = f"{folder_name(1, 0)}checkpoints/model.pt"
-    saved = UnclaimedFile("checkpoints/model.pt", 5, hashlib.sha256(b"MODEL").hexdigest(), name)
-    manifest = Unclaimed(1, 0, 1, 1, "b", "s", "marker", RescueMoment.ENDED, True, (saved,), (), 1.0e9)
+    saved = UncommittedFile("checkpoints/model.pt", 5, hashlib.sha256(b"MODEL").hexdigest(), name)
+    manifest = UncommittedManifest(
+        1, 0, 1, 1, "b", "s", "marker", RescueMoment.ENDED, True, (saved,), (), 1.0e9
+    )
     cloud.put_object(folder + name, b"MODEL")
     cloud.put_object(folder + manifest_name(1, 0), manifest.text().encode())
-    cloud.put_object("jobs/one/ends/1.unclaimed", b"{}")
+    cloud.put_object("jobs/one/ends/1.uncommitted", b"{}")
     refused = owner.run("fleet", "fetch", "one")
-    assert (refused.code, "tpuctl fleet fetch one --unclaimed" in refused.err) == (1, True), refused.err
-    assert "tpuctl fleet fetch one --unclaimed" in owner.run("fleet", "queue", "one").out
-    assert owner.run("fleet", "fetch", "one", "--unclaimed", "--output", str(owner.folder / "got")).code == 0
+    assert (refused.code, "tpuctl fleet fetch one --uncommitted" in refused.err) == (1, True), refused.err
+    assert "tpuctl fleet fetch one --uncommitted" in owner.run("fleet", "queue", "one").out
+    assert (
+        owner.run("fleet", "fetch", "one", "--uncommitted", "--output", str(owner.folder / "got")).code == 0
+    )
     assert (owner.folder / "got" / "1" / "checkpoints" / "model.pt").read_bytes() == b"MODEL"
 
 

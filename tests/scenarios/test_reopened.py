@@ -97,7 +97,7 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert user.run("plan", "--detailed-exitcode").code == 2
 
 
-@pytest.mark.parametrize("end", [DONE, {"phase": "failed"}, {"phase": "unclaimed"}], ids=str)
+@pytest.mark.parametrize("end", [DONE, {"phase": "failed"}, {"phase": "uncommitted"}], ids=str)
 def test_push_to_a_job_that_is_over_is_refused_and_the_next_up_runs_the_code(cloud, user, end):
     """Nothing has recorded the end: taken for running, the code would go to machines that the next pass deletes."""
     finished(cloud, user, **end)

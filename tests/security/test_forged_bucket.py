@@ -12,7 +12,7 @@ from orchestrator.emulator.state.storage.refusals import StorageError
 from tests.kit.cloud import Cloud
 from tests.kit.user import User
 from tests.security.test_forgeries import WHOLE as REPORT
-from tests.security.test_manifests import UNCLAIMED, WHOLE
+from tests.security.test_manifests import UNCOMMITTED, WHOLE
 
 NAMES = [
     "weights",
@@ -43,7 +43,7 @@ SAVES = [
 ]  # fmt: skip
 COMMANDS = [
     "status", "status --json", "explain", "logs", "logs --all-workers", "checkpoints", "checkpoints --json",
-    "cost", "report -o {}/report.html", "fetch -o {}/model", "fetch --unclaimed -o {}/rest",
+    "cost", "report -o {}/report.html", "fetch -o {}/model", "fetch --uncommitted -o {}/rest",
     "support --yes -o {}/support.zip", "watch", "status",
 ]  # fmt: skip
 
@@ -56,7 +56,7 @@ def forged(choose):
         place = {"step": step, "incarnation": number, "worker": worker, "workers": worker + 1}
         for whole, name in (
             (WHOLE, f"checkpoints/{step:08d}"),
-            (UNCLAIMED, "unclaimed"),
+            (UNCOMMITTED, "uncommitted"),
             (REPORT, ".tpuctl/heartbeat"),
         ):
             body = {**whole, **{key: place[key] for key in place if key in whole}, choose(list(whole)): value}

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.contract.bucket import limits, manifest, unclaimed_manifest
+from orchestrator.contract.bucket import limits, manifest, uncommitted_manifest
 from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.formats.keras import METADATA
 from orchestrator.contract.formats.reading.whole import json_damage, safetensors_damage
@@ -29,7 +29,7 @@ WHOLE = {
     "files": [{"name": "weights", "size": 4000, "sha256": "a" * 64, "modified": 5}], "at": 1.0e9,
     "format": "torch", "told": 20,
 }  # fmt: skip
-UNCLAIMED = {
+UNCOMMITTED = {
     "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "b", "settings": "s",
     "format": "torch", "why": "ended", "complete": True, "at": 1.0e9,
     "files": [{"name": "home/a", "size": 3, "sha256": "", "object": "unclaimed/g1/w0/home/a"}],
@@ -37,7 +37,7 @@ UNCLAIMED = {
 }  # fmt: skip
 KINDS = {
     "checkpoint": (manifest.parse, WHOLE, "checkpoints/00000020/g1/w0.manifest.json"),
-    "unclaimed": (unclaimed_manifest.parse, UNCLAIMED, "unclaimed/g1/w0.manifest.json"),
+    "uncommitted": (uncommitted_manifest.parse, UNCOMMITTED, "unclaimed/g1/w0.manifest.json"),
 }
 HUGE = (10**400, -(10**400))
 """Whole numbers of JSON that no float holds."""
@@ -188,10 +188,10 @@ def put_manifests(user, **changes):
     "changes", [{"size": 10**400}, {"workers": 10**12}, {"at": 1e308}, {"attempt": 10**400}]
 )
 def test_no_manifest_keeps_down_from_deleting(user, changes):
-    """It names unclaimed files, perhaps the only copy of the model, before it asks; then it goes on."""
+    """It names uncommitted files, perhaps the only copy of the model, before it asks; then it goes on."""
     put_manifests(user, **changes)
     user.cloud.put_object("checkpoints/00000020/g1/w0/weights", b"w")
-    for words in ("checkpoints", "fetch", "fetch --unclaimed", "status"):
+    for words in ("checkpoints", "fetch", "fetch --uncommitted", "status"):
         assert "this is a bug" not in user.run(*words.split()).err, words
     said = user.run("down", "--yes")
     assert said.code == 0, said.err
@@ -203,25 +203,25 @@ def test_very_many_manifests_are_not_all_read(user, monkeypatch):
     monkeypatch.setattr(limits, "MANIFESTS", replace(limits.MANIFESTS, many=5))
     for number in range(1, 40):
         name = f"unclaimed/g{number}/w0.manifest.json"
-        user.cloud.put_object(name, json.dumps({**UNCLAIMED, "incarnation": number}).encode())
+        user.cloud.put_object(name, json.dumps({**UNCOMMITTED, "incarnation": number}).encode())
         user.cloud.put_object(f"checkpoints/{number:08d}/g1/w0.manifest.json", b"{}")
     before = user.cloud.model.calls["storage.objects.get"]
     found = user.run("checkpoints", "--json").document
-    assert [one["incarnation"] for one in found["unclaimed"]] == [39, 38, 37, 36, 35]
+    assert [one["incarnation"] for one in found["uncommitted"]] == [39, 38, 37, 36, 35]
     assert [one["message"] for one in found["checkpoints"]].count(
         "there are too many manifests: not all were read"
     ) == 34
     assert user.cloud.model.calls["storage.objects.get"] - before < 20
 
 
-def test_the_room_for_unclaimed_files_is_what_the_bucket_says(user, monkeypatch):
+def test_the_room_for_uncommitted_files_is_what_the_bucket_says(user, monkeypatch):
     """A manifest that names large objects by small sizes, or one of them often, fills no disk."""
     user.cloud.put_object("unclaimed/g1/w0/home/a", b"x" * 100_000)
-    file = UNCLAIMED["files"][0]
+    file = UNCOMMITTED["files"][0]
     twice = [{**file, "size": 1}, {**file, "size": 1, "name": "home/b"}]
-    user.cloud.put_object(KINDS["unclaimed"][2], json.dumps({**UNCLAIMED, "files": twice}).encode())
+    user.cloud.put_object(KINDS["uncommitted"][2], json.dumps({**UNCOMMITTED, "files": twice}).encode())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
-    said = user.run("fetch", "--unclaimed", "--output", str(user.folder / "model"))
+    said = user.run("fetch", "--uncommitted", "--output", str(user.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
     assert not list(user.folder.glob("model*"))
 
@@ -229,10 +229,10 @@ def test_the_room_for_unclaimed_files_is_what_the_bucket_says(user, monkeypatch)
 def test_the_room_for_an_object_in_no_folder_is_looked_for_too(user, monkeypatch):
     """It is listed by its own name."""
     user.cloud.put_object("large", b"x" * 200_000)
-    planted = [{**UNCLAIMED["files"][0], "object": "large"}]
-    user.cloud.put_object(KINDS["unclaimed"][2], json.dumps({**UNCLAIMED, "files": planted}).encode())
+    planted = [{**UNCOMMITTED["files"][0], "object": "large"}]
+    user.cloud.put_object(KINDS["uncommitted"][2], json.dumps({**UNCOMMITTED, "files": planted}).encode())
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=150_000))
-    said = user.run("fetch", "--unclaimed", "--output", str(user.folder / "model"))
+    said = user.run("fetch", "--uncommitted", "--output", str(user.folder / "model"))
     assert (said.code, "has room for" in said.err) == (2, True), said.err
 
 
@@ -269,14 +269,14 @@ BOTH = [
         "object": "unclaimed/g1/w0/2",
     },
 ]
-ONE, TWO = ({**UNCLAIMED, "files": [file]} for file in BOTH)
+ONE, TWO = ({**UNCOMMITTED, "files": [file]} for file in BOTH)
 
 
 @pytest.mark.parametrize(
     "manifests",
     [
-        {"w0": {**UNCLAIMED, "files": BOTH}},
-        {"w0": {**UNCLAIMED, "files": [BOTH[0], {**BOTH[1], "name": "home/./a"}]}},
+        {"w0": {**UNCOMMITTED, "files": BOTH}},
+        {"w0": {**UNCOMMITTED, "files": [BOTH[0], {**BOTH[1], "name": "home/./a"}]}},
         {"w0": ONE, "w00": TWO},
         {"w0": ONE, "w\u0660": TWO},
         {"w0": ONE, "w1": {**TWO, "worker": 1, "workers": 2}},
@@ -288,19 +288,19 @@ def test_no_two_objects_come_to_one_file(user, manifests):
         user.cloud.put_object(f"unclaimed/g1/w0/{number}", data)
     for worker, body in manifests.items():
         user.cloud.put_object(f"unclaimed/g1/{worker}.manifest.json", json.dumps(body).encode())
-    said = user.run("fetch", "--unclaimed", "--json", "--output", str(user.folder / "model"))
+    said = user.run("fetch", "--uncommitted", "--json", "--output", str(user.folder / "model"))
     files = [path for path in sorted(user.folder.glob("model/**/a")) if path.is_file()]
     assert [path.read_bytes() for path in files] in ([], [b"one"], [b"one", b"two"])
-    assert said.code == 0 or "there are no unclaimed files" in said.out, said.out
+    assert said.code == 0 or "there are no uncommitted files" in said.out, said.out
     assert said.code != 0 or said.document["files_count"] == len(files)
 
 
 @pytest.mark.parametrize("key", ["name", "object"])
 def test_half_of_a_character_is_in_no_name(key):
     """JSON may hold it, and what has it in its name can be neither asked for nor written."""
-    broken = {**UNCLAIMED, "files": [{**UNCLAIMED["files"][0], key: "home/\ud800"}]}
+    broken = {**UNCOMMITTED, "files": [{**UNCOMMITTED["files"][0], key: "home/\ud800"}]}
     with pytest.raises(DamagedError):
-        unclaimed_manifest.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
+        uncommitted_manifest.parse(json.dumps(broken).encode(), "unclaimed/g1/w0.manifest.json")
 
 
 @pytest.mark.parametrize("text", [b'{"x":' + b"[" * 200_000, b'{"x":[' + b"{}," * (20 << 20)])

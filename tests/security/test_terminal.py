@@ -113,7 +113,7 @@ def test_no_text_of_a_machine_passes_for_a_line_of_ours(user):
         "explain",
         "cost",
         "checkpoints",
-        "fetch --unclaimed",
+        "fetch --uncommitted",
         "report",
         "watch",
         "down --yes",

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 
-from orchestrator.contract.bucket import unclaimed_manifest
+from orchestrator.contract.bucket import uncommitted_manifest
 from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.bucket.manifest import parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
@@ -63,12 +63,14 @@ class Bucket:
                     continue
         return found
 
-    def unclaimed(self):
-        """Return the manifests of unclaimed files."""
+    def uncommitted(self):
+        """Return the manifests of uncommitted files."""
         found = [
-            name for name in self.names(unclaimed_manifest.UNCLAIMED) if unclaimed_manifest.parse_name(name)
+            name
+            for name in self.names(uncommitted_manifest.UNCOMMITTED)
+            if uncommitted_manifest.parse_name(name)
         ]
-        return [unclaimed_manifest.parse(self.get(name), name) for name in found]
+        return [uncommitted_manifest.parse(self.get(name), name) for name in found]
 
     def complete(self):
         """Return the complete checkpoints, newest first."""

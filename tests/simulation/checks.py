@@ -3,7 +3,7 @@
 import re
 from collections import Counter, defaultdict
 
-from orchestrator.contract.bucket.unclaimed_manifest import ended_before
+from orchestrator.contract.bucket.uncommitted_manifest import ended_before
 from orchestrator.domain import names
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.emulator.state.values.instance import Status
@@ -147,7 +147,7 @@ class Checks:
         gangs = [g for g in self.world.machines.gangs.values() if g.deployment == deployment]
         spec = self.world.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
-        over = any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
+        over = any(g.phase in {"done", "uncommitted", "failed"} for g in gangs)
         return over or spending or (record is not None and record.outcome is not None)
 
     def passed(self, controller, result):
@@ -178,7 +178,7 @@ class Checks:
             done = any(d == deployment for d, _ in machines.truly_done)
             self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)
             bucket = self.world.bucket(deployment)
-            retained = ended_before(bucket.unclaimed(), LATER, machines.digests["bundle"], "s")
+            retained = ended_before(bucket.uncommitted(), LATER, machines.digests["bundle"], "s")
             self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), retained), deployment)
 
     def _note(self, deployment):

@@ -137,8 +137,8 @@ def i8_truly(reported, really):
 
 
 def i8_saved(outcome, complete, retained):
-    """I8 no end without what was trained: done with a complete checkpoint, unclaimed with every file uploaded."""
+    """I8 no end without what was trained: done with a complete checkpoint, uncommitted with every file uploaded."""
     if outcome is Outcome.DONE and not complete:
         return "said to be done, and the bucket holds no complete checkpoint"
-    missing = outcome is Outcome.UNCLAIMED and not retained
-    return "said to be unclaimed, and files are missing in the bucket" if missing else ""
+    missing = outcome is Outcome.UNCOMMITTED and not retained
+    return "said to be uncommitted, and files are missing in the bucket" if missing else ""

@@ -181,7 +181,7 @@ class Story:
         if method == "compute.instances.stop":
             record = self.world.stored_history(deployment)
             # One that has saved in vain ends, too, and is none of the truly done.
-            in_vain = record is not None and record.outcome is Outcome.UNCLAIMED
+            in_vain = record is not None and record.outcome is Outcome.UNCOMMITTED
             return in_vain + sum(done == deployment for done, _ in self.world.machines.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0

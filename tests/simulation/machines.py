@@ -13,14 +13,14 @@ from collections import defaultdict
 from types import SimpleNamespace
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.contract.bucket import object_names, unclaimed_manifest
+from orchestrator.contract.bucket import object_names, uncommitted_manifest
 from orchestrator.contract.bucket.completeness import disposable
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, manifest_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
-from orchestrator.contract.bucket.unclaimed_manifest import (
+from orchestrator.contract.bucket.uncommitted_manifest import (
     RescueMoment,
-    Unclaimed,
-    UnclaimedFile,
+    UncommittedFile,
+    UncommittedManifest,
     ended_before,
 )
 from orchestrator.domain.remote import PushResult, RunResult
@@ -63,7 +63,7 @@ class Gang:
 
     def start(self, restart=False):
         """Start the job unless it runs; with *restart* also if it does."""
-        if self.phase in {"done", "unclaimed", "failed"}:
+        if self.phase in {"done", "uncommitted", "failed"}:
             self._report_the_end()
             return
         if self._turn and not restart and not self.over:
@@ -93,7 +93,7 @@ class Gang:
         self.beaten = 0
         newest = next(iter(self.bucket.complete()), None)
         if self._saved_before():
-            self._end("unclaimed")
+            self._end("uncommitted")
             return
         self.attempt = next_attempt(self.attempt, newest, reason, 0, counted)
         name = f"{GANG}{self.incarnation}/{self.attempt.attempt:06d}.json"
@@ -146,7 +146,7 @@ class Gang:
             return
         self._report("ended")
         if worker == self.workers:
-            self._end("unclaimed")
+            self._end("uncommitted")
             return
         self._note_save(worker, complete=False)
 
@@ -158,18 +158,18 @@ class Gang:
         self._after(self.job.save_seconds / 10, whole)
 
     def _note_save(self, worker, complete):
-        file = UnclaimedFile(
-            "checkpoints/a.pt", 1, "", f"{unclaimed_manifest.folder_name(self.incarnation, worker)}a.pt"
+        file = UncommittedFile(
+            "checkpoints/a.pt", 1, "", f"{uncommitted_manifest.folder_name(self.incarnation, worker)}a.pt"
         )
-        one = Unclaimed(
+        one = UncommittedManifest(
             self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", RescueMoment.ENDED, complete,
             (file,), (), self.machines.now(),
         )  # fmt: skip
-        self.bucket.put(unclaimed_manifest.manifest_name(self.incarnation, worker), one.text().encode())
+        self.bucket.put(uncommitted_manifest.manifest_name(self.incarnation, worker), one.text().encode())
 
     def _saved_before(self):
         """Return whether an earlier machine has uploaded what this very job had trained to its end."""
-        return bool(ended_before(self.bucket.unclaimed(), self.incarnation, self.bundle, "s"))
+        return bool(ended_before(self.bucket.uncommitted(), self.incarnation, self.bundle, "s"))
 
     def _commit(self, worker, step, done):
         """Let *worker* commit its part, then the next one, then go on training."""
@@ -246,7 +246,7 @@ class Gang:
         self._report(phase)
         self.message = message or self.message
         self.beat()
-        if phase in {"done", "unclaimed", "failed"} or message == "notice":
+        if phase in {"done", "uncommitted", "failed"} or message == "notice":
             self._ring()
         self.over = True
 

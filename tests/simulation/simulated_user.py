@@ -16,7 +16,7 @@ from orchestrator.errors import (
     LeftoverError,
     SpendStopError,
     TpuctlError,
-    UnclaimedError,
+    UncommittedError,
 )
 from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
@@ -170,7 +170,7 @@ class SimulatedUser:
             return
         again = process.command
         if (
-            isinstance(error, JobFailedError | SpendStopError | UnclaimedError)
+            isinstance(error, JobFailedError | SpendStopError | UncommittedError)
             or getattr(process, "end_read", "") == "done"
         ):
             self.ended = getattr(process, "end_read", "") or type(error).__name__

@@ -243,11 +243,11 @@ MECHANISMS = {
         (f"{ENGINE}endings.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
         ((record, "finished", _any_done), (deployment_outcome, "finished", _any_done)),
-        (f"{PLANNING}unclaimed.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
+        (f"{PLANNING}uncommitted.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
     "I8 status 0 alone is no end": Switch(
         ((outcome, "settle", lambda found, **_: found),),
         ("tests/agent/test_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
-    "I8 unclaimed is not done": Switch(
+    "I8 uncommitted is not done": Switch(
         ((machines.Gang, "_bring", lambda gang, _: gang._end("done")),
          (machines.Gang, "beat", _says_saved(machines.Gang.beat))), invariant="I8", seed=84),
 }  # fmt: skip

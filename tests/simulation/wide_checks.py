@@ -100,7 +100,7 @@ class WideChecks:
         return (
             limited
             or loop.records.current.outcome is not None
-            or any(g.phase in {"done", "unclaimed", "failed"} for g in gangs)
+            or any(g.phase in {"done", "uncommitted", "failed"} for g in gangs)
         )
 
     def called(self, loop, method, place, observed):

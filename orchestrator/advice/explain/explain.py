@@ -20,23 +20,23 @@ from orchestrator.domain.text.amounts import span_text, usd_range_text
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
-from orchestrator.planning.unclaimed import FETCH, checkpoint_name, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted, uncommitted_text
 
 _ENDS = {
     Outcome.DONE: LoopRule.END_DONE,
-    Outcome.UNCLAIMED: LoopRule.END_UNCLAIMED,
+    Outcome.UNCOMMITTED: LoopRule.END_UNCOMMITTED,
     Outcome.FAILED: LoopRule.END_FAILED,
     Outcome.LIMIT_REACHED: LoopRule.END_LIMIT_REACHED,
     Outcome.REFUSED: LoopRule.END_REFUSED,
 }
 _DO = {
     Outcome.DONE: "tpuctl down deletes the machines that are left; the data stays",
-    Outcome.UNCLAIMED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
+    Outcome.UNCOMMITTED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
     Outcome.FAILED: "tpuctl logs shows why; fix it, then: tpuctl up",
     Outcome.LIMIT_REACHED: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
-_FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCLAIMED: FETCH}
+_FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCOMMITTED: FETCH}
 
 
 def explain(facts: DeploymentFacts) -> Explanation:

@@ -29,7 +29,7 @@ RULES: Final[dict[LoopRule, str]] = {
         f"An absence counts after two observations {CONFIRMED_AFTER:g} s apart have shown it."
     ),
     LoopRule.END_DONE: "When every worker reports that it is done, TPUs are deleted and the VM is stopped.",
-    LoopRule.END_UNCLAIMED: (
+    LoopRule.END_UNCOMMITTED: (
         "Status 0 without a complete checkpoint is not done: its files are kept in unclaimed/."
     ),
     LoopRule.END_FAILED: "A job that ended too often without progress ends the deployment; its data is kept.",

@@ -21,7 +21,7 @@ class Cause(Enum):
     CRASHED = "crashed"
     EARLY = "ended-early"
     ENDED = "ended"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     UNSAVED = "nothing-saved"
     IGNORED = "ignored"
     COUNTS_AGAIN = "counts-again"
@@ -232,7 +232,7 @@ def _unsaved(found: RehearsalVerdict, run: ObservedRun) -> tuple[int, ...]:
 
 def _cause_of(crash: Crash) -> Cause:
     if crash.outcome is not Outcome.FAILED:
-        return Cause.UNCLAIMED if crash.outcome is Outcome.UNCLAIMED else Cause.ENDED
+        return Cause.UNCOMMITTED if crash.outcome is Outcome.UNCOMMITTED else Cause.ENDED
     return Cause.EARLY if crash.exit_code == 0 else Cause.CRASHED
 
 
@@ -277,9 +277,9 @@ _TEXTS = {
         "delete_checkpoint=False, otherwise fit() deletes the backup at its end"
     ),
     Cause.ENDED: "fix the cause above, then rehearse again",
-    Cause.UNCLAIMED: (
+    Cause.UNCOMMITTED: (
         "let the job save as its format wants, or choose another job.checkpoint.format; what this run saved "
-        "is copied by `tpuctl checkpoints fetch --unclaimed`"
+        "is copied by `tpuctl checkpoints fetch --uncommitted`"
     ),
     Cause.UNSAVED: "save earlier and more often",
     Cause.IGNORED: "the script ignores its checkpoint: restore it from $TPUCTL_CHECKPOINT_DIR first",

@@ -11,13 +11,13 @@ from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.committed_checkpoints import retain
-from orchestrator.agent.checkpoints.unclaimed import BUCKET, stray_in
+from orchestrator.agent.checkpoints.uncommitted import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import TIMEOUT
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import Checkpoint
-from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment, Unclaimed
+from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, UncommittedManifest
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.preemption_notice import RESCUE
@@ -72,7 +72,7 @@ class Finish:
         if newest is not None:
             return Ending(EndingKind.DONE, f"{outcome.message}; {in_words(rescued)} beside its checkpoints")
         return Ending(
-            EndingKind.UNCLAIMED, f"{outcome.message}; no checkpoint was saved, {in_words(rescued)}"
+            EndingKind.UNCOMMITTED, f"{outcome.message}; no checkpoint was saved, {in_words(rescued)}"
         )
 
     def _retain(self) -> None:
@@ -83,15 +83,15 @@ class Finish:
                 retain(parts.settings, parts.bucket, parts.checkpoints, parts.attempts)
 
     def ended_earlier(self) -> None:
-        """Raise JobInterrupted if an earlier machine has uploaded the unclaimed files of this same job."""
-        earlier = self._parts.patiently("look for unclaimed files", self.rescue.earlier)
+        """Raise JobInterrupted if an earlier machine has uploaded the uncommitted files of this same job."""
+        earlier = self._parts.patiently("look for uncommitted files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
             self.rescue.report(mine)
             message = (
                 f"the job had ended on TPU #{mine.incarnation}; no checkpoint was saved, {in_words(mine)}"
             )
-            raise JobInterrupted(Ending(EndingKind.UNCLAIMED, message))
+            raise JobInterrupted(Ending(EndingKind.UNCOMMITTED, message))
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
@@ -131,7 +131,7 @@ class Finish:
         return parts.checkpoints.completed(number, number)
 
 
-def in_words(rescued: Unclaimed) -> str:
+def in_words(rescued: UncommittedManifest) -> str:
     """Return a sentence part about what one worker has uploaded."""
     if not rescued.files:
         return "no file was found"

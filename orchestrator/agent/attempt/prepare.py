@@ -17,7 +17,7 @@ from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
-from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, UnclaimedFile, outputs_before
+from orchestrator.contract.bucket.uncommitted_manifest import SavedPlace, UncommittedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, DamagedError, SliceSizeError, TransientError
 
@@ -99,7 +99,7 @@ def restore_outputs(parts: Parts) -> None:
     folder = parts.local.folder
     folder.mkdir(parents=True, exist_ok=True)
     mine = parts.settings
-    files: Dict[str, UnclaimedFile] = {}
+    files: Dict[str, UncommittedFile] = {}
     if not outputs_in(folder):
         held = read_manifests(parts.bucket, mine.incarnation)
         job = (mine.bundle, mine.settings_digest, mine.workers)

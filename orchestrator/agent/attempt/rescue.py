@@ -9,19 +9,25 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.unclaimed import BUCKET, FoundFile, FoundFiles, find_unclaimed, stray_in
+from orchestrator.agent.checkpoints.uncommitted import (
+    BUCKET,
+    FoundFile,
+    FoundFiles,
+    find_uncommitted,
+    stray_in,
+)
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.parts import PAUSES, Parts
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import retried
-from orchestrator.contract.bucket.object_names import UNCLAIMED
-from orchestrator.contract.bucket.unclaimed_manifest import (
+from orchestrator.contract.bucket.object_names import UNCOMMITTED
+from orchestrator.contract.bucket.uncommitted_manifest import (
     RescueMoment,
     SavedPlace,
     Skip,
     Skipped,
-    Unclaimed,
-    UnclaimedFile,
+    UncommittedFile,
+    UncommittedManifest,
     ended_before,
     free_name,
     manifest_name,
@@ -36,7 +42,7 @@ from orchestrator.contract.phase import Phase
 T = TypeVar("T")
 Call = Callable[[str, Callable[[], Any]], Any]
 """Runs its second argument with retries; the first one names the action in messages."""
-ByContent = Dict[Tuple[str, int], UnclaimedFile]
+ByContent = Dict[Tuple[str, int], UncommittedFile]
 """Files in the bucket by (sha256, size)."""
 SPACING = 1.0
 """Seconds between two partial manifests; Cloud Storage allows about one write a second for one object."""
@@ -53,7 +59,7 @@ class OutOfTimeError(AgentError):
 
 class Rescue:
     """
-    Uploads what `find_unclaimed` finds, writes the manifest last, and reports it in the heartbeat.
+    Uploads what `find_uncommitted` finds, writes the manifest last, and reports it in the heartbeat.
 
     After a kill the next one continues from the partial manifest. Contents that the bucket already has, also
     from earlier machines, are not sent again.
@@ -69,9 +75,11 @@ class Rescue:
     def found(self, committed: Optional[int], since: float) -> FoundFiles:
         """Return what no commit up to step *committed* contains. Raises OSError."""
         home = self._parts.environ.get("HOME", "")
-        return find_unclaimed(self._settings, self._parts.local, committed, since, home)
+        return find_uncommitted(self._settings, self._parts.local, committed, since, home)
 
-    def after_the_end(self, attempt: Attempt, committed: Optional[int], files: FoundFiles) -> Unclaimed:
+    def after_the_end(
+        self, attempt: Attempt, committed: Optional[int], files: FoundFiles
+    ) -> UncommittedManifest:
         """
         Upload *files* of a job that has ended, and wait for the bucket as long as it takes.
 
@@ -98,16 +106,16 @@ class Rescue:
             if found:
                 self._upload_files(found, skipped, self._manifest(attempt, moment), self._hurried)
         except (AgentError, OSError) as error:
-            self._parts.status.warn("unclaimed", f"not everything is in the bucket: {error}")
+            self._parts.status.warn("rescue", f"not everything is in the bucket: {error}")
 
-    def earlier(self) -> Tuple[Unclaimed, ...]:
-        """Return the unclaimed files of earlier machines on which this same job exited with status 0."""
+    def earlier(self) -> Tuple[UncommittedManifest, ...]:
+        """Return the uncommitted files of earlier machines on which this same job exited with status 0."""
         settings = self._settings
         return ended_before(
             self._manifests(), settings.incarnation, settings.bundle, settings.settings_digest
         )
 
-    def report(self, manifest: Unclaimed) -> None:
+    def report(self, manifest: UncommittedManifest) -> None:
         """Put what is in the bucket into the heartbeat."""
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
@@ -138,20 +146,20 @@ class Rescue:
             if held is not None:
                 self.report(parse(held.data, name))
 
-    def _manifest(self, attempt: int, moment: RescueMoment) -> Unclaimed:
+    def _manifest(self, attempt: int, moment: RescueMoment) -> UncommittedManifest:
         one = self._settings
-        return Unclaimed(
+        return UncommittedManifest(
             one.incarnation, one.worker, one.workers, attempt, one.bundle, one.settings_digest,
             one.checkpoints.format, moment, False, (), (), self._clock.now(),
         )  # fmt: skip
 
     def _upload_files(
-        self, found: List[FoundFile], skipped: List[Skipped], manifest: Unclaimed, call: Call
-    ) -> Unclaimed:
+        self, found: List[FoundFile], skipped: List[Skipped], manifest: UncommittedManifest, call: Call
+    ) -> UncommittedManifest:
         """Upload what is missing and write the manifest; *call* retries failures of the bucket."""
         known: ByContent = {}
-        taken: Dict[str, UnclaimedFile] = {}
-        uploaded: Dict[str, UnclaimedFile] = {}
+        taken: Dict[str, UncommittedFile] = {}
+        uploaded: Dict[str, UncommittedFile] = {}
         for one in call("read unclaimed/", self._manifests):
             for stored in one.files:
                 known[stored.sha256, stored.size], taken[stored.object] = stored, stored
@@ -159,7 +167,7 @@ class Rescue:
                     # A rewritten manifest keeps the entries that it had before.
                     uploaded[stored.name] = stored
         # Files named by a manifest may have been deleted since; those are sent again.
-        there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCLAIMED)))
+        there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCOMMITTED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.moment is RescueMoment.ENDED:
             uploaded.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
@@ -183,14 +191,14 @@ class Rescue:
         return manifest
 
     def _with(
-        self, manifest: Unclaimed, uploaded: Dict[str, UnclaimedFile], skipped: List[Skipped]
-    ) -> Unclaimed:
+        self, manifest: UncommittedManifest, uploaded: Dict[str, UncommittedFile], skipped: List[Skipped]
+    ) -> UncommittedManifest:
         files, at = tuple(uploaded.values()), self._clock.now()
         return replace(manifest, files=files, skipped=tuple(skipped), at=at)
 
     def _keep(
-        self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
-    ) -> "UnclaimedFile | Skipped":
+        self, one: FoundFile, known: ByContent, taken: Dict[str, UncommittedFile], call: Call
+    ) -> "UncommittedFile | Skipped":
         """Return the file as stored in the bucket, or the reason why it is skipped."""
         for _try in range(CHANGES):
             try:
@@ -205,17 +213,17 @@ class Rescue:
         return Skipped(one.name, Skip.CHANGED)
 
     def _sent(
-        self, one: FoundFile, known: ByContent, taken: Dict[str, UnclaimedFile], call: Call
-    ) -> Optional[UnclaimedFile]:
+        self, one: FoundFile, known: ByContent, taken: Dict[str, UncommittedFile], call: Call
+    ) -> Optional[UncommittedFile]:
         """Upload the file unless the bucket has it; return None if its bytes changed between hash and upload."""
         # The upload reads the file again; different digests show that it changed.
         digest, size = sha256_of(one.path), one.path.stat().st_size
         held = known.get((digest, size))
         if held is not None:
-            return UnclaimedFile(one.name, size, digest, held.object)
+            return UncommittedFile(one.name, size, digest, held.object)
         target = free_name(self._settings.incarnation, self._settings.worker, one.name, taken)
         sent = call(f"bring {one.name}", lambda: self._upload(target, one.path, size))
-        return UnclaimedFile(one.name, size, digest, target) if sent == digest else None
+        return UncommittedFile(one.name, size, digest, target) if sent == digest else None
 
     def _upload(self, target: str, path: Path, size: int) -> str:
         try:
@@ -224,24 +232,24 @@ class Rescue:
             # An error of the disk, so waiting cannot help; the other files are still uploaded.
             raise DamagedError(f"{path}: {error}") from error
 
-    def _write(self, manifest: Unclaimed, call: Call) -> None:
+    def _write(self, manifest: UncommittedManifest, call: Call) -> None:
         """Write the manifest; every file that it names is already in the bucket."""
         name = manifest_name(manifest.incarnation, manifest.worker)
         call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
         self._written = self._clock.monotonic()
         self.report(manifest)
 
-    def _manifests(self) -> List[Unclaimed]:
+    def _manifests(self) -> List[UncommittedManifest]:
         return read_manifests(self._parts.bucket, self._settings.incarnation)
 
-    def _in_bucket(self) -> List[UnclaimedFile]:
+    def _in_bucket(self) -> List[UncommittedFile]:
         """Return the files that the job itself wrote to the bucket, under their names there."""
         if not self._settings.checkpoints.in_bucket:
             return []
         prefix = self._parts.checkpoints.prefix()
         sizes = self._parts.bucket.sizes(prefix)
         return [
-            UnclaimedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
+            UncommittedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
             for name, size in sorted(sizes.items())
             if not name.endswith("/")
         ]
@@ -252,7 +260,7 @@ class Rescue:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self._parts.status.warn("unclaimed", f"{doing}: {error}")
+            self._parts.status.warn("rescue", f"{doing}: {error}")
 
         clock = self._clock
         remaining = (self._until or 0.0) - clock.monotonic()
@@ -268,14 +276,14 @@ class Rescue:
             raise OutOfTimeError(f"{doing}: {error}") from error
 
 
-def read_manifests(bucket: JobBucket, incarnation: int) -> List[Unclaimed]:
+def read_manifests(bucket: JobBucket, incarnation: int) -> List[UncommittedManifest]:
     """Return the readable manifests up to *incarnation*, newest last."""
     found = []
-    named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCLAIMED)[1]]
+    named = [one.rstrip("/").rpartition("/g")[2] for one in bucket.level(UNCOMMITTED)[1]]
     numbers = sorted(int(one) for one in named if one.isdecimal() and int(one) <= incarnation)
     # After many replacements, sending an old file again is cheaper than reading all manifests.
     for number in numbers[-REMEMBERED:]:
-        for name in bucket.level(f"{UNCLAIMED}g{number}/")[0]:
+        for name in bucket.level(f"{UNCOMMITTED}g{number}/")[0]:
             held = bucket.read(name) if parse_name(name) else None
             with contextlib.suppress(DamagedError):
                 one = parse(held.data, name) if held is not None else None

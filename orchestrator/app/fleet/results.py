@@ -17,7 +17,7 @@ from orchestrator.app.fleet.queue import (
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
-from orchestrator.engine.bucket import unclaimed
+from orchestrator.engine.bucket import uncommitted
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Download, download_of, fetch
 from orchestrator.engine.bucket.job_logs import JobLog
@@ -52,23 +52,23 @@ class FetchedTask:
 
 
 def fetch_results(
-    choice: Choice, which: str, output: Path | None, reporter: Reporter, *, unclaimed_files: bool = False
+    choice: Choice, which: str, output: Path | None, reporter: Reporter, *, uncommitted_files: bool = False
 ) -> list[FetchedTask]:
     """
     Download the newest checkpoint of a task, or of each task that has one, below a new folder.
 
-    With *unclaimed_files* it is the files that no checkpoint contains.
+    With *uncommitted_files* it is the files that no checkpoint contains.
     """
     fleet = fleet_to_read(choice, reporter)
     name, number = job_and_task(which)
     submission = submitted_job(fleet.head.store, name)
-    kind, found = "unclaimed" if unclaimed_files else "step", []
+    kind, found = "uncommitted" if uncommitted_files else "step", []
     for task in task_numbers(submission, number):
         store = task_store(fleet, name, task)
-        held = _unclaimed(store) if unclaimed_files else _checkpoint(store, submission)
+        held = _uncommitted(store) if uncommitted_files else _checkpoint(store, submission)
         if held is None:
             continue
-        folder = (output or Path(f"{name}-{'unclaimed' if unclaimed_files else 'results'}")) / str(task)
+        folder = (output or Path(f"{name}-{'uncommitted' if uncommitted_files else 'results'}")) / str(task)
         folder.parent.mkdir(parents=True, exist_ok=True)
         saved, download = held
         reporter.say(f"{name}/{task}: {download.what}, {size_text(download.size)}")
@@ -76,7 +76,7 @@ def fetch_results(
             fetch(store, download, folder, lambda _: None)
         found.append(FetchedTask(task, kind, saved, folder))
     if not found:
-        _raise_nothing(fleet, which, submission, unclaimed_files=unclaimed_files)
+        _raise_nothing(fleet, which, submission, uncommitted_files=uncommitted_files)
     return found
 
 
@@ -86,20 +86,20 @@ def _checkpoint(store: Store, submission: Submission) -> tuple[int, Download] | 
     return (one.step, download_of(one)) if one else None
 
 
-def _unclaimed(store: Store) -> tuple[int, Download] | None:
-    found = unclaimed.read_unclaimed(store)
-    return (found[0].incarnation, unclaimed.download_of(store, found[0])) if found else None
+def _uncommitted(store: Store) -> tuple[int, Download] | None:
+    found = uncommitted.read_uncommitted(store)
+    return (found[0].incarnation, uncommitted.download_of(store, found[0])) if found else None
 
 
-def _raise_nothing(fleet: Fleet, which: str, submission: Submission, *, unclaimed_files: bool) -> None:
+def _raise_nothing(fleet: Fleet, which: str, submission: Submission, *, uncommitted_files: bool) -> None:
     """Raise NotFoundError that names the command for what exists instead."""
-    if unclaimed_files:
-        raise NotFoundError(f"{which} has no unclaimed files", hint=NO_JOB, changed="nothing was written")
+    if uncommitted_files:
+        raise NotFoundError(f"{which} has no uncommitted files", hint=NO_JOB, changed="nothing was written")
     name, number = job_and_task(which)
     for task in task_numbers(submission, number):
-        for one in unclaimed.read_unclaimed(task_store(fleet, name, task))[:1]:
+        for one in uncommitted.read_uncommitted(task_store(fleet, name, task))[:1]:
             raise NotFoundError(
-                f"{which} has no complete checkpoint, but unclaimed files ({size_text(one.size)} of task {task})",
-                hint=f"run: tpuctl fleet fetch {which} --unclaimed", changed="nothing was written",
+                f"{which} has no complete checkpoint, but uncommitted files ({size_text(one.size)} of task {task})",
+                hint=f"run: tpuctl fleet fetch {which} --uncommitted", changed="nothing was written",
             )  # fmt: skip
     raise NotFoundError(f"{which} has no complete checkpoint yet", hint=NO_JOB, changed="nothing was written")

@@ -25,7 +25,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
 from orchestrator.planning.job import job_digest, with_digest_of_today
 from orchestrator.planning.tpu.race import newest_refused
-from orchestrator.planning.unclaimed import ended_unclaimed, unclaimed_text
+from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
@@ -91,10 +91,10 @@ def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
         return replace(record, outcome=Outcome.DONE, message="all workers report that the job is done")
-    unclaimed = ended_unclaimed(found)
-    if unclaimed:
-        message = unclaimed_text(spec.job.checkpoint, unclaimed)
-        return replace(record, outcome=Outcome.UNCLAIMED, message=message)
+    uncommitted = ended_uncommitted(found)
+    if uncommitted:
+        message = uncommitted_end_text(spec.job.checkpoint, uncommitted)
+        return replace(record, outcome=Outcome.UNCOMMITTED, message=message)
     failed = any(b.phase is Phase.FAILED for b in found)
     return replace(record, outcome=Outcome.FAILED) if failed else record
 
@@ -155,7 +155,7 @@ def with_wanted(
     )
     # `up` after a failure or a used-up budget means "try again"; a done job starts again only for new code.
     over = record.outcome in {Outcome.FAILED, Outcome.LIMIT_REACHED}
-    done = record.outcome in {Outcome.DONE, Outcome.UNCLAIMED}
+    done = record.outcome in {Outcome.DONE, Outcome.UNCOMMITTED}
     # A TPU for a job that is fully trained would be billed in vain.
     if over or (done and changed and not complete):
         return replace(

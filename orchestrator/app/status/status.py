@@ -39,7 +39,7 @@ from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
-from orchestrator.planning.unclaimed import unclaimed_files_text, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import rescued_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import update_record
 
 
@@ -147,8 +147,8 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         state=state,
         outcome=plan.outcome.value if plan.outcome else None,
         message=plan.message,
-        uncommitted="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
-        unclaimed=unclaimed_files_text(beats),
+        uncommitted_message="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
+        rescued_message=rescued_text(beats),
         incarnation=last_incarnation(record),
         unused_numbers=unused_numbers(record),
         preemptions=record.node.preemptions,

@@ -48,16 +48,16 @@ def show(choice: Choice, verify: bool, name: str | None) -> None:
 @command.command("fetch", cls=Command, short_help="Copy the newest one, the model, to this computer.")
 @deployment_options
 @click.option("--step", type=click.IntRange(min=0), help="This step. Default: the newest complete one.")
-@click.option("--unclaimed", is_flag=True, help="What the job saved and no checkpoint contains.")
+@click.option("--uncommitted", is_flag=True, help="What the job saved and no checkpoint contains.")
 @click.option(
-    "--incarnation", type=click.IntRange(min=1), help="With --unclaimed: of this one, not the newest."
+    "--incarnation", type=click.IntRange(min=1), help="With --uncommitted: of this one, not the newest."
 )
-@output_option("NAME-step-N or NAME-unclaimed-N", folder=True)
+@output_option("NAME-step-N or NAME-uncommitted-N", folder=True)
 @name_argument
-@exclusive("--step", "--unclaimed", hint="--step is for checkpoints: leave one of them out")
-@needs("--incarnation", "--unclaimed", hint="to choose a checkpoint, use --step N")
+@exclusive("--step", "--uncommitted", hint="--step is for checkpoints: leave one of them out")
+@needs("--incarnation", "--uncommitted", hint="to choose a checkpoint, use --step N")
 def fetch(
-    choice: Choice, step: int | None, unclaimed: bool, incarnation: int | None, output: Path | None,
+    choice: Choice, step: int | None, uncommitted: bool, incarnation: int | None, output: Path | None,
     name: str | None,
 ) -> None:  # fmt: skip
     """
@@ -65,7 +65,7 @@ def fetch(
 
     It works while the job runs and after `tpuctl down`. Each file is compared with the sha256 recorded
     at its save, if there is one; the folder appears when all are right. Run it again after an interrupt,
-    and it continues. With --unclaimed it copies files that the job saved and that no checkpoint contains:
+    and it continues. With --uncommitted it copies files that the job saved and that no checkpoint contains:
     tpuctl keeps them before it lets a machine go. NAME is a deployment that this computer has brought up;
     without it, the one of the deployment file.
     """
@@ -73,5 +73,5 @@ def fetch(
     from orchestrator.cli.views import checkpoints as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    wanted = WantedFiles(step, unclaimed, incarnation)
+    wanted = WantedFiles(step, uncommitted, incarnation)
     view.show_fetched(fetch_files(choice, name, wanted, output, EventPrinter()), as_json=choice.as_json)

@@ -290,12 +290,12 @@ def logs(choice: Choice, which: str) -> None:
 @deployment_options
 @which_argument
 @output_option("JOB-results", text="Where to write a folder for each task.", folder=True, exists=True)
-@click.option("--unclaimed", is_flag=True, help="Copy the files that no checkpoint contains.")
-def fetch(choice: Choice, which: str, output: Path | None, unclaimed: bool) -> None:
+@click.option("--uncommitted", is_flag=True, help="Copy the files that no checkpoint contains.")
+def fetch(choice: Choice, which: str, output: Path | None, uncommitted: bool) -> None:
     """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
     from orchestrator.app.fleet import results
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = results.fetch_results(choice, which, output, EventPrinter(), unclaimed_files=unclaimed)
+    found = results.fetch_results(choice, which, output, EventPrinter(), uncommitted_files=uncommitted)
     view.show_fetched(found, as_json=choice.as_json)

@@ -23,16 +23,16 @@ def show(listing: CheckpointListing, *, as_json: bool) -> None:
         _say_retention(listing)
     else:
         say(f"no checkpoint: {listing.deleted}" if listing.deleted else "no checkpoint yet")
-    for one in listing.unclaimed:
+    for one in listing.uncommitted:
         first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
         put(
-            f"unclaimed, of TPU #{one.incarnation}: {first}{more}, {size_text(one.size)}{partial}"
+            f"uncommitted, of TPU #{one.incarnation}: {first}{more}, {size_text(one.size)}{partial}"
             f" ({one.moment_text})"
         )
-    if listing.unclaimed:
-        click.echo("get them with: tpuctl checkpoints fetch --unclaimed")
+    if listing.uncommitted:
+        click.echo("get them with: tpuctl checkpoints fetch --uncommitted")
 
 
 def _say_retention(listing: CheckpointListing) -> None:
@@ -81,7 +81,8 @@ def show_fetched(done: Fetched, *, as_json: bool) -> None:
     """Print what was downloaded to which place, and whether each file is verified."""
     download = done.download
     if as_json:
-        body = {"name": done.name, done.kind: done.number, "folder": str(done.folder), "bytes": download.size}
+        number = {"step" if done.kind == "step" else "incarnation": done.number}
+        body = {"name": done.name, **number, "folder": str(done.folder), "bytes": download.size}
         print_json("fetch", {**body, "files_count": len(download.files), "verified": download.checked})
         return
     how = "each file has the sha256 it was saved with" if download.checked else "no sha256 was noted"

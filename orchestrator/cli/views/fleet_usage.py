@@ -22,7 +22,7 @@ GAP = 2
 LEAST = 6
 """Characters that a cell keeps when its table must become narrower."""
 MARK = "..."
-RARE = frozenset({TaskState.FAILED, TaskState.UNCLAIMED, TaskState.CANCELLED})
+RARE = frozenset({TaskState.FAILED, TaskState.UNCOMMITTED, TaskState.CANCELLED})
 """States that have a column only if a task is in one of them."""
 
 
@@ -153,9 +153,9 @@ def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) ->
     ]
     lines += [f"{lack.task.job}/{lack.task.number} {lack.text}" for lack in found.lacks.values()]
     lines += [
-        f"Unclaimed files: tpuctl fleet fetch {job.name} --unclaimed"
+        f"Uncommitted files: tpuctl fleet fetch {job.name} --uncommitted"
         for job in found.jobs
-        if job.count(TaskState.UNCLAIMED)
+        if job.count(TaskState.UNCOMMITTED)
     ]
     return lines + unread
 

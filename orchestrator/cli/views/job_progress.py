@@ -16,7 +16,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
 from orchestrator.planning.tpu.race import LOST
-from orchestrator.planning.unclaimed import checkpoint_name, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import checkpoint_name, uncommitted, uncommitted_text
 
 FIRST_SPACING = 10.0
 """Seconds from a change to a line that reports only steps and checkpoints; the pauses after that double."""
@@ -33,7 +33,7 @@ WORDS = {
     Phase.STOPPED: "job stopped",
     Phase.ENDED: "job ended, saving its files",
     Phase.DONE: "job done",
-    Phase.UNCLAIMED: "job ended without a checkpoint",
+    Phase.UNCOMMITTED: "job ended without a checkpoint",
     Phase.FAILED: "job failed",
     Phase.UNKNOWN: "state of the job unknown",
 }

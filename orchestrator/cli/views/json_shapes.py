@@ -180,8 +180,9 @@ KINDS: Mapping[str, Any] = {
     },
     "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
     "status": {
-        "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str, "uncommitted?": str,
-        "unclaimed?": str, "incarnation": int, "unused_numbers?": [int], "preemptions": int, "usd": float,
+        "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str,
+        "uncommitted_message?": str, "rescued_message?": str, "incarnation": int,
+        "unused_numbers?": [int], "preemptions": int, "usd": float,
         "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
@@ -240,13 +241,13 @@ KINDS: Mapping[str, Any] = {
             "complete": bool, "message": str, "format": str, "resumes": bool, "verified": maybe(bool),
             "damage": [str], "counted": bool,
         }],
-        "unclaimed": [{
+        "uncommitted": [{
             "incarnation": int, "complete": bool, "moment": str, "at": float, "bytes": int, "files": [str],
             "skipped": [{"name": str, "reason": str}],
         }],
     },
     "fetch": {
-        "name": str, "step?": int, "unclaimed?": int, "folder": str, "bytes": int, "files_count": int,
+        "name": str, "step?": int, "incarnation?": int, "folder": str, "bytes": int, "files_count": int,
         "verified": bool,
     },
     "exec": {

@@ -13,7 +13,7 @@ GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _STATES = (
     (GOOD, ("READY", "RUNNING", "ACTIVE", "present", "run", "runs", "done")),
-    (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "unclaimed")),
+    (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "uncommitted")),
     (WAITING, (
         "CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING", "STOPPED", "PROVISIONING",
         "STAGING", "WAITING_FOR_RESOURCES", "unknown", "absent", "boot", "setup", "restore", "stopping",
@@ -26,7 +26,7 @@ _WORD = re.compile(r"[A-Za-z_]+")
 
 _GOOD_STATES = {DeploymentState.RUNNING, DeploymentState.DONE}
 _BAD_STATES = {
-    DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.UNCLAIMED, DeploymentState.FAILED,
+    DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.UNCOMMITTED, DeploymentState.FAILED,
     DeploymentState.LIMIT_REACHED, DeploymentState.REFUSED, DeploymentState.REMAINING,
 }  # fmt: skip
 

@@ -134,7 +134,7 @@ def status_rows(
     lines += [
         *_cost(status, unbilled=unbilled),
         *_deadline(status),
-        *_unclaimed(status),
+        *_uncommitted(status),
         *_workers(status, wide=wide),
         *_sidecars(status),
         *_end(status),
@@ -236,9 +236,9 @@ def _limit(status: DeploymentStatus) -> str:
     return f"; the budget of {status.budget_usd:g} USD counts the higher sum"
 
 
-def _unclaimed(status: DeploymentStatus) -> list[Field]:
+def _uncommitted(status: DeploymentStatus) -> list[Field]:
     """Return lines about files that nothing commits, and about those in the bucket beside checkpoints."""
-    found = {"uncommitted": status.uncommitted, "unclaimed": status.unclaimed}
+    found = {"uncommitted": status.uncommitted_message, "rescued": status.rescued_message}
     return [Field(label, text) for label, text in found.items() if text]
 
 
@@ -314,8 +314,8 @@ def _end(status: DeploymentStatus) -> list[Field]:
         checks = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
         lines.append(Field("next", does))
-    if status.outcome in {"done", "unclaimed"} and not status.next_steps:
-        lines += _after(status.resources, unclaimed=status.outcome == "unclaimed")
+    if status.outcome in {"done", "uncommitted"} and not status.next_steps:
+        lines += _after(status.resources, uncommitted=status.outcome == "uncommitted")
     if status.ttl_remaining_s is not None:
         lines.append(Field("expires", f"in {span_text(status.ttl_remaining_s)} at the latest (watch.ttl)"))
     return lines
@@ -332,12 +332,12 @@ def _start(status: DeploymentStatus) -> str:
     return "tpuctl up starts it"
 
 
-def _after(rows: Sequence[ResourceStatus], *, unclaimed: bool) -> list[Field]:
+def _after(rows: Sequence[ResourceStatus], *, uncommitted: bool) -> list[Field]:
     """Return what the user may do after the job is done, if anything is left."""
     there = {row.kind for row in rows if row.state != "absent"}
     fetch = (
-        "tpuctl checkpoints fetch --unclaimed copies what the job saved"
-        if unclaimed
+        "tpuctl checkpoints fetch --uncommitted copies what the job saved"
+        if uncommitted
         else "tpuctl checkpoints fetch copies the model"
     )
     lines = [Field("next", f"{fetch} to this computer")] if "bucket" in there else []

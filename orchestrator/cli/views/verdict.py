@@ -94,7 +94,7 @@ def _headline(verdict: RehearsalVerdict) -> str:
 
 
 def _ending(crash: Crash) -> str:
-    if crash.outcome is Outcome.UNCLAIMED:
+    if crash.outcome is Outcome.UNCOMMITTED:
         return "no checkpoint was saved"
     if crash.exit_code is None or crash.outcome is not Outcome.FAILED:
         return crash.message

@@ -19,14 +19,14 @@ BUNDLES = "bundles/"
 DATA = "data/files/"
 """Prefix of the job's data, as `up` uploads it."""
 CHECKPOINTS = "checkpoints/"
-UNCLAIMED = "unclaimed/"
+UNCOMMITTED = "unclaimed/"  # The older word: buckets have the folder.
 CACHES = "caches/"
 """What machines keep for later ones: installed packages, compiled programs, folders of `job.caches`."""
 IMAGES = "images/"
 """Digest of the tag of `job.image`, for each push."""
 LOGS = "logs/"
 TENSORBOARD = "tensorboard/"
-OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCLAIMED, CACHES, IMAGES, TENSORBOARD)
+OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCOMMITTED, CACHES, IMAGES, TENSORBOARD)
 """Prefixes that tpuctl writes; other objects belong to the job or to other programs."""
 
 NODES = "nodes/"

@@ -1,4 +1,4 @@
-"""Download a checkpoint or unclaimed files from the bucket: complete and verified, or not at all."""
+"""Download a checkpoint or uncommitted files from the bucket: complete and verified, or not at all."""
 
 import json
 import os

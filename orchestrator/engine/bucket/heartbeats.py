@@ -44,6 +44,9 @@ STORED_KEYS = {
     "save_pause_from": "save_cost_from",
     "save_pauses": "save_stalled",
     "time_between_interruptions": "save_life",
+    "uncommitted_bytes": "unclaimed_bytes",
+    "uncommitted_complete": "unclaimed_complete",
+    "uncommitted_files": "unclaimed_files",
     "xla_programs_restored": "programs_back",
     "xla_programs_compiled": "programs_compiled",
 }

@@ -19,7 +19,8 @@ from orchestrator.planning.fleet.use import TaskEnd
 
 SCHEMA = 1
 TRIES = 5
-_END_STATES = {state.value: state for state in END_STATES}
+# The older word is in names that earlier releases wrote.
+_END_STATES = {state.value: state for state in END_STATES} | {"unclaimed": TaskState.UNCOMMITTED}
 
 
 def create(store: Store, submission: Submission) -> Submission:

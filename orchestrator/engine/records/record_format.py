@@ -265,7 +265,7 @@ def _flat(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 _WORDS = {verb.value: verb.word for verb in Verb}
 _SIGNS = {word: sign for sign, word in _WORDS.items()}
-_STORED_OUTCOMES = {Outcome.LIMIT_REACHED.value: "spent"}
+_STORED_OUTCOMES = {Outcome.LIMIT_REACHED.value: "spent", Outcome.UNCOMMITTED.value: "unclaimed"}
 _OUTCOMES = {stored: word for word, stored in _STORED_OUTCOMES.items()}
 _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING)
 # Reads what `Shape.__str__` writes: change the two together, and keep reading the old form.

@@ -22,11 +22,11 @@ class TaskState(Enum):
     RUNNING = "running"
     WAITING = "waiting"
     FAILED = "failed"
-    UNCLAIMED = "unclaimed"
+    UNCOMMITTED = "uncommitted"
     CANCELLED = "cancelled"
 
 
-GOOD_ENDS = (TaskState.DONE, TaskState.UNCLAIMED)
+GOOD_ENDS = (TaskState.DONE, TaskState.UNCOMMITTED)
 """Ends that count as success; slurm.sh reports the same ones to Slurm by exit status."""
 END_STATES = (*GOOD_ENDS, TaskState.FAILED)
 """

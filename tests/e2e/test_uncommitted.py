@@ -40,19 +40,19 @@ def test_a_model_in_files_that_no_format_knows_is_stored_and_never_called_done(s
     assert "done:" not in ended.err
     assert "final.npz" in ended.err
     assert "COMPLETE" in ended.err, "what the format had wanted"
-    assert "tpuctl checkpoints fetch --unclaimed" in ended.err
+    assert "tpuctl checkpoints fetch --uncommitted" in ended.err
     assert [m for m in stage.machines() if m["running"]] == [], "its machine goes as with a job that is done"
     manifest = json.loads(stage.read("unclaimed/g1/w0.manifest.json"))
     assert {one["name"] for one in manifest["files"]} == {"checkpoints/final.npz", "checkpoints/latest.npz"}
     assert len(stage.logs(1).split("start from the beginning")) == 2, "it has run once"
-    assert stage.status()["outcome"] == "unclaimed"
+    assert stage.status()["outcome"] == "uncommitted"
 
     refused = stage.tpuctl("checkpoints", "fetch", expect=1)
-    assert "tpuctl checkpoints fetch --unclaimed" in refused.err
-    stage.tpuctl("checkpoints", "fetch", "--unclaimed", "--output", "model")
+    assert "tpuctl checkpoints fetch --uncommitted" in refused.err
+    stage.tpuctl("checkpoints", "fetch", "--uncommitted", "--output", "model")
     assert b"trained" in (stage.work / "model" / "checkpoints" / "final.npz").read_bytes()
-    assert "unclaimed" in stage.tpuctl("checkpoints").out
+    assert "uncommitted" in stage.tpuctl("checkpoints").out
     again = stage.tpuctl("up", expect=5)
     assert "Creating " not in again.err, "nothing has changed, so nothing is trained again"
     remaining = stage.tpuctl("down", "--yes", "--delete-data")
-    assert "unclaimed" in remaining.err, "what is deleted beside the checkpoints is named"
+    assert "uncommitted" in remaining.err, "what is deleted beside the checkpoints is named"

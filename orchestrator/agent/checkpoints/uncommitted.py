@@ -13,7 +13,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.object_names import OURS
-from orchestrator.contract.bucket.unclaimed_manifest import SavedPlace, Skip, Skipped
+from orchestrator.contract.bucket.uncommitted_manifest import SavedPlace, Skip, Skipped
 from orchestrator.contract.formats.reading.save_like import (
     LARGE,
     checkpoint_like,
@@ -66,7 +66,7 @@ class FoundFile:
 FoundFiles = Tuple[List[FoundFile], List[Skipped]]
 
 
-def find_unclaimed(
+def find_uncommitted(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
 ) -> FoundFiles:
     """

@@ -3,8 +3,13 @@
 from dataclasses import dataclass
 
 from orchestrator.contract.bucket import limits
-from orchestrator.contract.bucket.object_names import UNCLAIMED
-from orchestrator.contract.bucket.unclaimed_manifest import RescueMoment, Unclaimed, parse, parse_name
+from orchestrator.contract.bucket.object_names import UNCOMMITTED
+from orchestrator.contract.bucket.uncommitted_manifest import (
+    RescueMoment,
+    UncommittedManifest,
+    parse,
+    parse_name,
+)
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.bounded_read import read_first
@@ -22,11 +27,11 @@ WORDS = {
 
 
 @dataclass(frozen=True)
-class UnclaimedFiles:
-    """The unclaimed files of one incarnation, from all of its workers."""
+class UncommittedFiles:
+    """The uncommitted files of one incarnation, from all of its workers."""
 
     incarnation: int
-    parts: tuple[Unclaimed, ...]
+    parts: tuple[UncommittedManifest, ...]
 
     @property
     def complete(self) -> bool:
@@ -64,19 +69,19 @@ class UnclaimedFiles:
         }
 
 
-def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
+def read_uncommitted(store: Store) -> list[UncommittedFiles]:
     """
-    Return the unclaimed files, newest incarnation first; empty without a bucket. Raise TpuctlError.
+    Return the uncommitted files, newest incarnation first; empty without a bucket. Raise TpuctlError.
 
     Unreadable manifests are ignored; of more than the limit, the newest incarnations are read.
     """
     try:
-        held = [(place, one) for one in store.list(UNCLAIMED) if (place := parse_name(one.name))]
+        held = [(place, one) for one in store.list(UNCOMMITTED) if (place := parse_name(one.name))]
     except NotFoundError:
         return []
     newest = [one for _, one in sorted(held, key=lambda pair: pair[0], reverse=True)]
     bodies = read_first(store, newest, limits.MANIFESTS)
-    found: dict[int, list[Unclaimed]] = {}
+    found: dict[int, list[UncommittedManifest]] = {}
     for name, body in bodies.items():
         try:
             one = parse(body.data, name) if body is not None else None
@@ -85,27 +90,27 @@ def read_unclaimed(store: Store) -> list[UnclaimedFiles]:
         if one is not None and (one.incarnation, one.worker) == parse_name(name) and one.files:
             found.setdefault(one.incarnation, []).append(one)
     return [
-        UnclaimedFiles(number, tuple(sorted(found[number], key=lambda one: one.worker)))
+        UncommittedFiles(number, tuple(sorted(found[number], key=lambda one: one.worker)))
         for number in sorted(found, reverse=True)
     ]
 
 
-def chosen(found: list[UnclaimedFiles], incarnation: int | None) -> UnclaimedFiles:
+def chosen(found: list[UncommittedFiles], incarnation: int | None) -> UncommittedFiles:
     """Return the newest files, or those of *incarnation*; raise NotFoundError if there are none."""
     match = [one for one in found if incarnation in {None, one.incarnation}]
     if match:
         return match[0]
     whose = "" if incarnation is None else f" of TPU #{incarnation}"
     raise NotFoundError(
-        f"there are no unclaimed files{whose}",
+        f"there are no uncommitted files{whose}",
         hint="see: tpuctl checkpoints",
         changed="nothing was written",
     )
 
 
-def download_of(store: Store, one: UnclaimedFiles) -> Download:
+def download_of(store: Store, one: UncommittedFiles) -> Download:
     """
-    Return the download for unclaimed files; with several workers each one has its own folder.
+    Return the download for uncommitted files; with several workers each one has its own folder.
 
     Sizes are those in the bucket, because a manifest may claim anything and the disk needs the real room.
     Raise UsageError for a name that leads out of the folder, TpuctlError if the bucket cannot be read.
@@ -129,7 +134,7 @@ def download_of(store: Store, one: UnclaimedFiles) -> Download:
             for part in one.parts
             for stored in part.files
         ),
-        details={"unclaimed": True, "incarnation": one.incarnation, "complete": one.complete},
+        details={"uncommitted": True, "incarnation": one.incarnation, "complete": one.complete},
         several=True,
         again="copy the rest by hand with: gcloud storage cp -r",
     )

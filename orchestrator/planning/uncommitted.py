@@ -11,7 +11,7 @@ from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.domain.text.amounts import size_text
 
-FETCH = "tpuctl checkpoints fetch --unclaimed"
+FETCH = "tpuctl checkpoints fetch --uncommitted"
 _BUCKET = "bucket"
 _PLACES = {
     "checkpoints": "in the checkpoint folder",
@@ -23,22 +23,22 @@ _PLACES = {
 _ELSEWHERE = ("work", "home")
 
 
-def ended_unclaimed(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
+def ended_uncommitted(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     """
     Return the reports if every worker's job has ended and one of them lacks a checkpoint, else an empty tuple.
 
     A worker that still uploads its files reports another phase.
     """
     saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
-    over = [*saved, *(b for b in beats if b.phase is Phase.UNCLAIMED)]
+    over = [*saved, *(b for b in beats if b.phase is Phase.UNCOMMITTED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
     # Every worker: a silent one may have saved a checkpoint.
-    return tuple(over) if whole and any(b.phase is Phase.UNCLAIMED for b in over) else ()
+    return tuple(over) if whole and any(b.phase is Phase.UNCOMMITTED for b in over) else ()
 
 
-def unclaimed_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+def uncommitted_end_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
     """Return why a job ended without a checkpoint: which files lie where, and what the format expects."""
-    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    count, size = sum(b.uncommitted_files for b in beats), sum(b.uncommitted_bytes for b in beats)
     stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:
         return (
@@ -85,12 +85,12 @@ def has_no_steps(saving: CheckpointSpec) -> bool:
     return format_of(saving.format, saving.marker).at_end
 
 
-def unclaimed_files_text(beats: Sequence[Heartbeat]) -> str:
+def rescued_text(beats: Sequence[Heartbeat]) -> str:
     """Return how much lies in `unclaimed/` according to the newest reports; empty for nothing."""
-    count, size = sum(b.unclaimed_files for b in beats), sum(b.unclaimed_bytes for b in beats)
+    count, size = sum(b.uncommitted_files for b in beats), sum(b.uncommitted_bytes for b in beats)
     if not count:
         return ""
-    partial = any(b.unclaimed_complete is False for b in beats)
+    partial = any(b.uncommitted_complete is False for b in beats)
     rest = ", some may be missing" if partial else ""
     return f"{count} file{'' if count == 1 else 's'}, {size_text(size)}{rest} ({FETCH})"
 
@@ -119,7 +119,7 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
     step = common_step(mine)
     if step is not None:
         return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
-    uploaded = unclaimed_files_text(mine)
+    uploaded = rescued_text(mine)
     also = f"; {uploaded} came to unclaimed/" if uploaded else ""
     if has_no_steps(saving):
         stay = "; what it wrote to the bucket stays there" if saving.dir == "bucket" else also

@@ -11,16 +11,21 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.outcome_errors import raise_outcome
-from orchestrator.errors import UnclaimedError
+from orchestrator.errors import UncommittedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.news import preemption
 from orchestrator.planning.notifications import due
-from orchestrator.planning.unclaimed import lost_text, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import lost_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, beat, node, record, spec, world
 
-LIES = {"unclaimed_files": 2, "unclaimed_bytes": 3000, "uncommitted": "ckpt.pt", "unclaimed_complete": True}
+LIES = {
+    "uncommitted_files": 2,
+    "uncommitted_bytes": 3000,
+    "uncommitted": "ckpt.pt",
+    "uncommitted_complete": True,
+}
 
 
 def planned(*beats, was=None, **shown):
@@ -39,11 +44,11 @@ def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
 
 def test_the_files_of_every_worker_come_first():
     """A slice ends when each of its workers has said its last word."""
-    first = beat(workers=2, phase=Phase.UNCLAIMED, **LIES)
+    first = beat(workers=2, phase=Phase.UNCOMMITTED, **LIES)
 
     assert planned(first, beat(1, workers=2, phase=Phase.ENDED)).outcome is None
-    ended = planned(first, beat(1, workers=2, phase=Phase.UNCLAIMED, **LIES))
-    assert ended.outcome is Outcome.UNCLAIMED
+    ended = planned(first, beat(1, workers=2, phase=Phase.UNCOMMITTED, **LIES))
+    assert ended.outcome is Outcome.UNCOMMITTED
     assert [change.name for change in ended.changes][:1] == ["demo-tpu-g1"]
     assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.message
     assert "format auto wants the layout of a known framework" in ended.message
@@ -51,15 +56,15 @@ def test_the_files_of_every_worker_come_first():
 
 def test_nothing_saved_at_all_is_said():
     """There is no file to name then."""
-    plan = planned(beat(phase=Phase.UNCLAIMED))
+    plan = planned(beat(phase=Phase.UNCOMMITTED))
     assert plan.message.startswith("the job ended with status 0 and saved nothing; format auto wants")
 
 
 def test_the_end_is_remembered_when_the_reports_are_gone():
     """The record keeps outcome and reason."""
-    was = changed(record(), outcome=Outcome.UNCLAIMED, message="why")
+    was = changed(record(), outcome=Outcome.UNCOMMITTED, message="why")
     plan = planned(was=was, nodes=Present(()))
-    assert (plan.outcome, plan.message) == (Outcome.UNCLAIMED, "why")
+    assert (plan.outcome, plan.message) == (Outcome.UNCOMMITTED, "why")
 
 
 def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
@@ -128,12 +133,12 @@ def test_a_save_elsewhere_is_named_with_its_reason():
         "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, but in no checkpoint" in reported
     )
     assert "set job.checkpoint.dir: bucket" in reported
-    ended = planned(beat(phase=Phase.UNCLAIMED, **stray))
+    ended = planned(beat(phase=Phase.UNCOMMITTED, **stray))
     assert "runs/ckpt_5.npz lies in the bucket" in ended.message
     assert "saved nothing" not in ended.message
     gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
     assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, record())
-    ended = planned(beat(phase=Phase.UNCLAIMED, **{**LIES, "uncommitted_place": "home"}))
+    ended = planned(beat(phase=Phase.UNCOMMITTED, **{**LIES, "uncommitted_place": "home"}))
     assert ended.message.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint")
 
 
@@ -163,24 +168,24 @@ def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
 
 def test_a_target_for_failures_is_notified_of_this_end():
     """And no notification says that the job is done."""
-    plan = planned(beat(phase=Phase.UNCLAIMED, **LIES))
+    plan = planned(beat(phase=Phase.UNCOMMITTED, **LIES))
     found = due(spec(), world(), record(), plan.outcome, plan.message, 0.0)
 
     ends = [notice for notice in found if notice.event in {"done", "failed"}]
-    assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "unclaimed"})]
-    assert "tpuctl checkpoints fetch --unclaimed" in ends[0].text
+    assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "uncommitted"})]
+    assert "tpuctl checkpoints fetch --uncommitted" in ends[0].text
 
 
 def test_the_command_leaves_with_5_and_names_the_next_one():
     """Something is left: the files that hold the model."""
-    ended = beat(phase=Phase.UNCLAIMED, **LIES)
-    with pytest.raises(UnclaimedError) as reported:
+    ended = beat(phase=Phase.UNCOMMITTED, **LIES)
+    with pytest.raises(UncommittedError) as reported:
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (reported.value.exit_code, reported.value.code) == (5, "TPU-810")
-    assert "tpuctl checkpoints fetch --unclaimed" in reported.value.hint
+    assert "tpuctl checkpoints fetch --uncommitted" in reported.value.hint
     assert "ln -sfn" not in reported.value.hint
     fixed = replace(ended, uncommitted_place="work")
-    with pytest.raises(UnclaimedError) as reported:
+    with pytest.raises(UncommittedError) as reported:
         raise_outcome(Pass(world(heartbeats=Present((fixed,))), planned(fixed)))
     assert 'a link to it (ln -sfn "$TPUCTL_CHECKPOINT_DIR" FOLDER)' in reported.value.hint
 

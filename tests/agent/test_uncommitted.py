@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from orchestrator.agent.checkpoints.unclaimed import find_unclaimed, stray_in
-from orchestrator.contract.bucket.unclaimed_manifest import (
+from orchestrator.agent.checkpoints.uncommitted import find_uncommitted, stray_in
+from orchestrator.contract.bucket.uncommitted_manifest import (
     RescueMoment,
-    Unclaimed,
-    UnclaimedFile,
+    UncommittedFile,
+    UncommittedManifest,
     ended_before,
     outputs_before,
     parse,
@@ -59,7 +59,7 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Age
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["starts"], beat["unclaimed_files"]) == ("unclaimed", 1, 2)
+    assert (beat["phase"], beat["starts"], beat["unclaimed_files"]) == ("uncommitted", 1, 2)
     assert (beat["uncommitted"], beat["uncommitted_place"]) == ("sub/final.npz", "checkpoints")
     assert beat["unclaimed_complete"] is True
     assert retained(lab) == {
@@ -77,7 +77,7 @@ def test_a_job_that_saved_nothing_is_not_done_either(lab: AgentLab) -> None:
     """Nothing was saved anywhere: the manifest is empty, and nobody claims a model."""
     machine = flat(lab, script="print('trained, and forgot to save')\n").run_to_end()
 
-    assert machine.heartbeat()["phase"] == "unclaimed"
+    assert machine.heartbeat()["phase"] == "uncommitted"
     assert machine.heartbeat()["unclaimed_files"] == 0
     assert "no file was found" in machine.heartbeat()["message"]
 
@@ -170,7 +170,7 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: AgentLab) -> None:
     machine.run_to_end()
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["starts"], len(retained(lab))) == ("unclaimed", 1, 16)
+    assert (beat["phase"], beat["starts"], len(retained(lab))) == ("uncommitted", 1, 16)
     early = {f"unclaimed/g1/w0/checkpoints/{n}.npz" for n in (15, 14, 13, 12)}
     assert [observed.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
 
@@ -181,7 +181,7 @@ def test_a_new_machine_learns_that_the_job_had_ended(lab: AgentLab) -> None:
     code = first.env["TPUCTL_BUNDLE"]
 
     second = lab.machine("m1", INCARNATION=2, BUNDLE=code, JOB_DIGEST="d1").run_to_end()
-    assert (second.heartbeat()["phase"], second.heartbeat()["starts"]) == ("unclaimed", 0)
+    assert (second.heartbeat()["phase"], second.heartbeat()["starts"]) == ("uncommitted", 0)
     assert second.heartbeat()["unclaimed_files"] == 2
 
     other = lab.machine("m2", INCARNATION=3, BUNDLE=code, JOB_DIGEST="d2").run_to_end()
@@ -202,7 +202,7 @@ def test_every_worker_brings_its_own(lab: AgentLab) -> None:
     workers = [flat(lab, f"w{n}", script, WORKER_ID=n, WORKERS=2).start() for n in (0, 1)]
 
     assert [one.wait() for one in workers] == [0, 0]
-    assert [one.heartbeat()["phase"] for one in workers] == ["unclaimed", "unclaimed"]
+    assert [one.heartbeat()["phase"] for one in workers] == ["uncommitted", "uncommitted"]
     assert retained(lab, worker=0).keys() == {"checkpoints/rank.npz", "checkpoints/step-1/COMPLETE"}
     assert retained(lab, worker=1) == {"checkpoints/rank.npz": b"1"}
 
@@ -245,7 +245,7 @@ def test_outputs_of_a_job_that_fails_or_writes_nothing_are_not_done(lab: AgentLa
     assert lab.manifests() == []
 
     empty = flat(lab, "m1", "print('score 1')\n", INCARNATION=2, CHECKPOINT_FORMAT="outputs").run_to_end()
-    assert empty.heartbeat()["phase"] == "unclaimed"
+    assert empty.heartbeat()["phase"] == "uncommitted"
 
 
 def test_outputs_go_on_from_what_the_last_machine_had(lab: AgentLab) -> None:
@@ -297,14 +297,16 @@ def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: AgentLab) -
     )
     machine = flat(lab, script=script, CHECKPOINT_FORMAT="auto").run_to_end()
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["uncommitted_state"]) == ("unclaimed", "not resumable")
+    assert (beat["phase"], beat["uncommitted_state"]) == ("uncommitted", "not resumable")
     assert "checkpoints/checkpoint-20/model.safetensors" in retained(lab)
 
 
-def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> Unclaimed:
+def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any) -> UncommittedManifest:
     """Return the manifest of outputs that were brought at a notice; each object is called after its machine."""
-    files = tuple(UnclaimedFile(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
-    one = Unclaimed(incarnation, 0, 1, 1, "b", "s", "outputs", RescueMoment.NOTICE, complete, files, (), 1.0)
+    files = tuple(UncommittedFile(name, 1, "0" * 64, f"g{incarnation}/{name}") for name in names)
+    one = UncommittedManifest(
+        incarnation, 0, 1, 1, "b", "s", "outputs", RescueMoment.NOTICE, complete, files, (), 1.0
+    )
     return replace(one, **changes)
 
 
@@ -323,14 +325,14 @@ def brought(incarnation: int, *names: str, complete: bool = True, **changes: Any
     ids=["whole", "cut short", "only a part", "newer", "other code", "failed", "others", "of nobody"],
 )
 def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
-    manifests: list[Unclaimed], objects: list[str]
+    manifests: list[UncommittedManifest], objects: list[str]
 ) -> None:
     """A machine that had no time for all of its files costs none of those that an earlier one has brought."""
     found = outputs_before(manifests, 0, 3, ("b", manifests[0].settings, 1))
     assert sorted(retained.object for retained in found.values()) == objects
 
 
-def test_what_a_commit_contains_is_not_unclaimed(lab: AgentLab) -> None:
+def test_what_a_commit_contains_is_not_uncommitted(lab: AgentLab) -> None:
     """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
     parts = machine.parts()
@@ -341,7 +343,7 @@ def test_what_a_commit_contains_is_not_unclaimed(lab: AgentLab) -> None:
     (parts.local.folder / "notes.txt").write_text("x")
 
     def remaining(committed: int | None) -> set[str]:
-        return {one.relative for one in find_unclaimed(parts.settings, parts.local, committed, 0.0, "")[0]}
+        return {one.relative for one in find_uncommitted(parts.settings, parts.local, committed, 0.0, "")[0]}
 
     both = {"notes.txt", "step-25/shard"}
     assert remaining(20) == both | {"step-30/COMPLETE"}
@@ -362,7 +364,7 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: AgentLab) -> 
     machine = flat(lab, script=TO_THE_BUCKET).run_to_end()
 
     beat = machine.heartbeat()
-    assert beat["phase"] == "unclaimed"
+    assert beat["phase"] == "uncommitted"
     assert (beat["uncommitted"], beat["uncommitted_place"]) == ("runs/a/ckpt_5.npz", "bucket")
 
 

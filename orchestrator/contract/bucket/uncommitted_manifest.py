@@ -18,11 +18,11 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from orchestrator.contract.bucket.limits import MAX_WORKERS
 from orchestrator.contract.bucket.manifest import SHA256, is_plain, size_of, time_of
-from orchestrator.contract.bucket.object_names import UNCLAIMED
+from orchestrator.contract.bucket.object_names import UNCOMMITTED
 from orchestrator.contract.machine_errors import DamagedError
 
 SCHEMA = 1
-_NAME = re.compile(rf"{UNCLAIMED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
+_NAME = re.compile(rf"{UNCOMMITTED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 
 
 class RescueMoment(enum.Enum):
@@ -64,7 +64,7 @@ class Skip(enum.Enum):
 
 
 @dataclass(frozen=True)
-class UnclaimedFile:
+class UncommittedFile:
     """
     One file by place and path, with its size in bytes, its sha256 in hex and its object.
 
@@ -86,7 +86,7 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Unclaimed:
+class UncommittedManifest:
     """
     What one worker has uploaded; *format* is the one in the deployment file.
 
@@ -103,7 +103,7 @@ class Unclaimed:
     format: str
     moment: RescueMoment
     complete: bool
-    files: Tuple[UnclaimedFile, ...]
+    files: Tuple[UncommittedFile, ...]
     skipped: Tuple[Skipped, ...]
     at: float
 
@@ -123,12 +123,12 @@ class Unclaimed:
 
 def folder_name(incarnation: int, worker: int, try_: int = 1) -> str:
     """Return the prefix of one worker's files; larger *try_* numbers are for names that are taken."""
-    return f"{UNCLAIMED}g{incarnation}/w{worker}{'' if try_ == 1 else f'.{try_}'}/"
+    return f"{UNCOMMITTED}g{incarnation}/w{worker}{'' if try_ == 1 else f'.{try_}'}/"
 
 
 def manifest_name(incarnation: int, worker: int) -> str:
     """Return the object name of one worker's manifest."""
-    return f"{UNCLAIMED}g{incarnation}/w{worker}.manifest.json"
+    return f"{UNCOMMITTED}g{incarnation}/w{worker}.manifest.json"
 
 
 def parse_name(name: str) -> Optional[Tuple[int, int]]:
@@ -139,16 +139,16 @@ def parse_name(name: str) -> Optional[Tuple[int, int]]:
     return found if found and manifest_name(*found) == name else None
 
 
-def parse(data: bytes, where: str) -> Unclaimed:
+def parse(data: bytes, where: str) -> UncommittedManifest:
     """Parse a manifest. Raise DamagedError if it is not valid, or if a name leads out of its folder."""
     try:
         value: Dict[str, Any] = json.loads(data)
-        return _unclaimed(value)
+        return _uncommitted(value)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise DamagedError(f"{where} is no manifest: {error}") from error
 
 
-def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
+def _uncommitted(value: Mapping[str, Any]) -> UncommittedManifest:
     if value["schema"] != SCHEMA:
         raise ValueError(f"schema {value['schema']!r} is not {SCHEMA}")
     if not 0 <= int(value["worker"]) < int(value["workers"]) <= MAX_WORKERS:
@@ -156,7 +156,7 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
     files = tuple(_file(one) for one in value["files"])
     if len({PurePosixPath(one.name) for one in files}) < len(files):
         raise ValueError("two files of one name")
-    return Unclaimed(
+    return UncommittedManifest(
         incarnation=int(value["incarnation"]),
         worker=int(value["worker"]),
         workers=int(value["workers"]),
@@ -172,16 +172,16 @@ def _unclaimed(value: Mapping[str, Any]) -> Unclaimed:
     )
 
 
-def _file(value: Mapping[str, Any]) -> UnclaimedFile:
+def _file(value: Mapping[str, Any]) -> UncommittedFile:
     name, sha256, place = value["name"], value["sha256"], str(value["object"])
     if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
     # A lone surrogate (JSON may hold one) is in the name of no object and no file.
     (name + place).encode()
-    return UnclaimedFile(name, size_of(value["size"]), sha256, place)
+    return UncommittedFile(name, size_of(value["size"]), sha256, place)
 
 
-def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UnclaimedFile]) -> str:
+def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UncommittedFile]) -> str:
     """Return an object name for a file that no manifest names yet."""
     try_ = 1
     # Never overwrite an object that a manifest names: another agent's manifest may rely on its bytes.
@@ -191,8 +191,8 @@ def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, Uncl
 
 
 def ended_before(
-    manifests: List[Unclaimed], incarnation: int, bundle: str, settings: str
-) -> Tuple[Unclaimed, ...]:
+    manifests: List[UncommittedManifest], incarnation: int, bundle: str, settings: str
+) -> Tuple[UncommittedManifest, ...]:
     """
     Return the manifests of the newest earlier incarnation whose job ended with status 0 and is fully saved.
 
@@ -213,15 +213,15 @@ def ended_before(
 
 
 def outputs_before(
-    manifests: List[Unclaimed], worker: int, incarnation: int, job: Tuple[str, str, int]
-) -> Dict[str, UnclaimedFile]:
+    manifests: List[UncommittedManifest], worker: int, incarnation: int, job: Tuple[str, str, int]
+) -> Dict[str, UncommittedFile]:
     """
     Return, by name, what one worker's earlier machines uploaded at a notice, for the same *job* only. Pure.
 
     *job* is bundle, settings and number of workers. The newest complete manifest names everything that a
     machine had; a later one that was cut short adds what it names. *manifests* are in ascending order.
     """
-    found: Dict[str, UnclaimedFile] = {}
+    found: Dict[str, UncommittedFile] = {}
     for one in manifests:
         if one.worker != worker or one.incarnation >= incarnation:
             continue

@@ -1,0 +1,49 @@
+"""Files of an earlier release say `unclaimed` where this one says uncommitted; they are read for ever."""
+
+import json
+from dataclasses import replace
+
+from orchestrator.contract.agent_lines import ends_agent
+from orchestrator.contract.phase import Phase
+from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.plan import Outcome
+from orchestrator.domain.ports import StoredObject
+from orchestrator.domain.record import Record
+from orchestrator.engine.bucket.heartbeats import parse_heartbeat
+from orchestrator.engine.fleet.job_store import end_marks
+from orchestrator.engine.records.record_format import decode, encode
+from orchestrator.planning.fleet.tasks import TaskState
+from tests.google.adapter_kit import a_bucket, a_lab
+
+
+def test_the_outcome_of_a_record_is_stored_by_its_earlier_word():
+    """An older tpuctl on another computer reads the same file."""
+    data = encode(replace(Record(), outcome=Outcome.UNCOMMITTED, message="it ended"), "demo")
+    stored = json.loads(data)["history"]
+    assert (stored["outcome"], stored["reason"]) == ("unclaimed", "it ended")
+    again = decode(data, "demo")
+    assert (again.outcome, again.message) == (Outcome.UNCOMMITTED, "it ended")
+
+
+def test_the_report_of_an_earlier_agent_is_read():
+    """Its machine may still run while its controller is new."""
+    body = {
+        "incarnation": 1, "worker": 0, "workers": 1, "phase": "unclaimed", "unclaimed_files": 2,
+        "unclaimed_bytes": 9, "unclaimed_complete": False,
+    }  # fmt: skip
+    data = json.dumps(body).encode()
+    beat = parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, 5.0, data))
+    assert beat == Heartbeat(
+        1, 0, Phase.UNCOMMITTED, 5.0, uncommitted_files=2, uncommitted_bytes=9, uncommitted_complete=False
+    )
+
+
+def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():
+    """Names in a fleet's bucket have the word, and so has the log."""
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    store = lab.store()
+    store.write("jobs/sweep/ends/3.unclaimed", b"{}")
+    assert end_marks(store, "sweep")[3].state is TaskState.UNCOMMITTED
+    assert ends_agent("--- unclaimed: the job left with status 0 ---")
+    assert ends_agent("--- uncommitted: the job left with status 0 ---")
