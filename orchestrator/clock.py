@@ -90,7 +90,7 @@ class VirtualClock:
 
 
 def wait_until(
-    ask: Callable[[], T], clock: Clock, seconds: float, pause: float, longest: float = math.inf
+    ask: Callable[[], T], clock: Clock, timeout: float, pause: float, longest: float = math.inf
 ) -> T:
-    """Poll by *clock* for *seconds* (math.inf: until the answer is true); return as `polled` does."""
-    return polled(ask, pause, now=clock.monotonic, wait=clock.wait, seconds=seconds, longest=longest)
+    """Poll by *clock* for *timeout* seconds (math.inf: until the answer is true); return as `polled` does."""
+    return polled(ask, pause, now=clock.monotonic, wait=clock.wait, timeout=timeout, longest=longest)

@@ -170,15 +170,15 @@ def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)
 
-    def leave(seconds: float) -> None:
-        _notice(layout, seconds)
+    def leave(timeout: float) -> None:
+        _notice(layout, timeout)
 
     api = NodeApi(own, metadata)
     return Timer(settings, made_until(environ), bucket, api, partial(own_node, metadata), leave).step()
 
 
-def _notice(layout: Layout, seconds: float) -> int:
-    """Forward the preemption notice to the agent; wait until it has ended, at most *seconds*."""
+def _notice(layout: Layout, timeout: float) -> int:
+    """Forward the preemption notice to the agent; wait until it has ended, at most *timeout* seconds."""
     pid = _running(layout)
     if pid is None:
         return 0
@@ -190,7 +190,7 @@ def _notice(layout: Layout, seconds: float) -> int:
         0.1,
         now=time.monotonic,
         wait=time.sleep,
-        seconds=seconds,
+        timeout=timeout,
         longest=0.1,
     )
     return 0 if gone else 1

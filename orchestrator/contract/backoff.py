@@ -66,11 +66,11 @@ def polled(
     *,
     now: Callable[[], float],
     wait: Callable[[float], object],
-    seconds: float = math.inf,
+    timeout: float = math.inf,
     longest: float = math.inf,
 ) -> T:
     """
-    Ask until the answer is true or *seconds* have passed; return the last answer.
+    Ask until the answer is true or *timeout* seconds have passed; return the last answer.
 
     The pauses grow as `growing` says, from *pause* to *longest*.
     """
@@ -78,7 +78,7 @@ def polled(
     while True:
         found = ask()
         waited = now() - start
-        if found or waited >= seconds:
+        if found or waited >= timeout:
             return found
         wait(min(growing(pause, waited), longest))
 
@@ -90,7 +90,7 @@ def retried(
     *,
     now: Callable[[], float],
     wait: Callable[[float], None],
-    seconds: float = math.inf,
+    timeout: float = math.inf,
     tries: float = math.inf,
     failed: Callable[[BaseException], None] = lambda _error: None,
     chance: Callable[[], float] = lambda: 0.0,
@@ -98,10 +98,10 @@ def retried(
     """
     Call until it succeeds, and return its value; after an error of *passing*, wait and call again.
 
-    The last call begins when *seconds* are over, or is the last of *tries*; its error is raised. *failed* gets
-    each error before the pause: it reports it, or raises to end the tries.
+    The last call begins when *timeout* seconds are over, or is the last of *tries*; its error is raised.
+    *failed* gets each error before the pause: it reports it, or raises to end the tries.
     """
-    failures, end = ConsecutiveFailures(backoff), now() + seconds
+    failures, end = ConsecutiveFailures(backoff), now() + timeout
     while True:
         try:
             return call()

@@ -65,7 +65,7 @@ def test_absent_and_unreachable_are_different(lab: AgentLab) -> None:
 
     lab.fault = lambda _request: Response(503, b"")
     with pytest.raises(TransientError):
-        bucket.read("no/such/object", seconds=1)
+        bucket.read("no/such/object", timeout=1)
 
 
 def test_of_what_is_too_large_no_more_than_the_limit_is_held(
@@ -101,7 +101,7 @@ def test_missing_bucket_is_not_an_empty_one(lab: AgentLab) -> None:
     """A list in a bucket that is gone raises instead of showing nothing."""
     other = JobBucket.from_environ("gone", {"STORAGE_EMULATOR_HOST": lab.url}, Metadata(lab.metadata.address))
     with pytest.raises(TransientError, match="the bucket is not there"):
-        other.list("checkpoints/", seconds=1)
+        other.list("checkpoints/", timeout=1)
 
 
 def test_refusal_is_not_retried(lab: AgentLab) -> None:
@@ -131,7 +131,7 @@ def test_a_refusal_may_pass_while_the_account_s_role_is_new(lab: AgentLab) -> No
     assert len(calls) == 4
     lab.fault = lambda _request: Response(403, b"no access")
     with pytest.raises(TransientError, match="may not count yet"):
-        bucket_of(lab, granted=time.time() - 60).read("x", seconds=0.5)
+        bucket_of(lab, granted=time.time() - 60).read("x", timeout=0.5)
 
 
 def test_a_role_that_was_given_long_ago_is_not_waited_for(lab: AgentLab) -> None:
@@ -176,7 +176,7 @@ def test_retries_end_within_their_time(lab: AgentLab) -> None:
     lab.fault = lambda _request: Response(500, b"")
     begun = time.monotonic()
     with pytest.raises(TransientError):
-        bucket_of(lab).write("x", b"1", seconds=2)
+        bucket_of(lab).write("x", b"1", timeout=2)
     assert time.monotonic() - begun < 30
 
 

@@ -88,7 +88,7 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: AgentLab) -> None:
     bucket = JobBucket.from_environ(BUCKET, environ, Metadata(lab.metadata.address))
     level = bucket.level
     # Both have listed before either has written.
-    bucket.level = lambda prefix, seconds=1.0: ([], [])  # type: ignore[method-assign]
+    bucket.level = lambda prefix, timeout=1.0: ([], [])  # type: ignore[method-assign]
     assert [claim(bucket, {}), claim(bucket, {})] == [1, 2]
     bucket.level = level  # type: ignore[method-assign]
     first = read_settings({**machine.env, "TPUCTL_INCARNATION": "1"})

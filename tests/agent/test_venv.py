@@ -172,7 +172,7 @@ class OneObject:
     def __init__(self, data: bytes | None) -> None:
         self.data, self.reads = data, 0
 
-    def stat(self, name: str, seconds: float) -> dict[str, int] | None:
+    def stat(self, name: str, timeout: float) -> dict[str, int] | None:
         """Return its size."""
         self.asked = name
         return None if self.data is None else {"size": len(self.data)}

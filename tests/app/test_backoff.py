@@ -59,7 +59,7 @@ def test_the_last_call_is_made_when_the_time_is_over(clock):
     """The pause before it is cut, and its error is raised."""
     pauses = []
     with pytest.raises(OSError, match="3"):
-        tried(clock, *map(OSError, "1234"), seconds=10.0, pauses=pauses)
+        tried(clock, *map(OSError, "1234"), timeout=10.0, pauses=pauses)
     assert pauses == [4.0, 6.0]
 
 

@@ -22,15 +22,15 @@ class Bucket:
     def __init__(self, data=b""):
         self._data = data
 
-    def read(self, name, seconds=0.0):
+    def read(self, name, timeout=0.0):
         """Return it."""
         return SimpleNamespace(data=self._data, generation=1)
 
-    def level(self, prefix, seconds=0.0):
+    def level(self, prefix, timeout=0.0):
         """Show a folder of another script."""
         return [], [f"{prefix}\u00b2/", f"{prefix}1/"]
 
-    def list(self, prefix, seconds=0.0):
+    def list(self, prefix, timeout=0.0):
         """Show an attempt of another script."""
         return [f"{prefix}\u00b2.json"]
 

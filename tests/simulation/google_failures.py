@@ -66,7 +66,7 @@ def _only_attributes(cloud, node, worker):
 
 
 def _whole(self, name, path, size):
-    self.write(name, path.read_bytes(), seconds=60.0)
+    self.write(name, path.read_bytes(), timeout=60.0)
     return ""
 
 

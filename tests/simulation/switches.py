@@ -173,7 +173,7 @@ MECHANISMS = {
         ((record_store.RecordStore, "_save_in_bucket", _unconditional),),
         (f"{ENGINE}record.py::test_what_was_refused_does_not_count_as_newer_here",)),
     "M5 fencing of older incarnations": Switch(
-        ((attempts.AttemptStore, "newer_incarnation", lambda self, seconds=0.0: None),),
+        ((attempts.AttemptStore, "newer_incarnation", lambda self, timeout=0.0: None),),
         ("tests/reliability/test_zombie.py",)),
     "M5 a race has one winner": Switch(
         ((reconciler, "winner", _first_ready),),

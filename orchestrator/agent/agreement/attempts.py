@@ -87,16 +87,16 @@ class AttemptStore:
         self._bucket = bucket
         self._prefix = f"{GANG}{settings.incarnation}/"
 
-    def latest(self, seconds: float = TIMEOUT) -> Optional[Attempt]:
+    def latest(self, timeout: float = TIMEOUT) -> Optional[Attempt]:
         """Return the newest attempt, None if there is none. Raise TransientError if that is unknown."""
         # Listed, not counted up from the last known one, because a machine that lost its disk knows none.
-        numbers = [_number(name) for name in self._bucket.list(self._prefix, seconds)]
+        numbers = [_number(name) for name in self._bucket.list(self._prefix, timeout)]
         newest = max(numbers, default=0)
-        return self.read(newest, seconds) if newest else None
+        return self.read(newest, timeout) if newest else None
 
-    def read(self, number: int, seconds: float = TIMEOUT) -> Optional[Attempt]:
+    def read(self, number: int, timeout: float = TIMEOUT) -> Optional[Attempt]:
         """Return one attempt, None when it does not exist."""
-        held = self._bucket.read(self._name(number), seconds)
+        held = self._bucket.read(self._name(number), timeout)
         if held is None:
             return None
         try:
@@ -104,21 +104,21 @@ class AttemptStore:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise TransientError(f"{self._name(number)} cannot be read: {error}") from error
 
-    def create(self, wanted: Attempt, seconds: float = TIMEOUT) -> Attempt:
+    def create(self, wanted: Attempt, timeout: float = TIMEOUT) -> Attempt:
         """Create the attempt; return it, or the one that another worker created first. Raise TransientError."""
         data = json.dumps(wanted.stored(), sort_keys=True).encode()
         try:
-            self._bucket.write(self._name(wanted.attempt), data, 0, seconds)
+            self._bucket.write(self._name(wanted.attempt), data, 0, timeout)
         except PreconditionError:
-            held = self.read(wanted.attempt, seconds)
+            held = self.read(wanted.attempt, timeout)
             if held is None:
                 raise TransientError(f"{self._name(wanted.attempt)} was there and is gone") from None
             return held
         return wanted
 
-    def verdict(self, seconds: float = TIMEOUT) -> Optional[str]:
+    def verdict(self, timeout: float = TIMEOUT) -> Optional[str]:
         """Return why the gang gave up, None if it did not. A verdict about another bundle does not count."""
-        held = self._bucket.read(f"{self._prefix}verdict.json", seconds)
+        held = self._bucket.read(f"{self._prefix}verdict.json", timeout)
         if held is None:
             return None
         value = json_value(held.data) or {}
@@ -126,23 +126,23 @@ class AttemptStore:
         same = value.get("bundle", self._settings.bundle) == self._settings.bundle
         return str(value.get("reason", "")) if value.get("failed") and same else None
 
-    def give_up(self, message: str, seconds: float = TIMEOUT) -> None:
+    def give_up(self, message: str, timeout: float = TIMEOUT) -> None:
         """Write the verdict, which stops every worker."""
         value = {"failed": True, "reason": message, "bundle": self._settings.bundle}
-        self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), seconds=seconds)
+        self._bucket.write(f"{self._prefix}verdict.json", json.dumps(value).encode(), timeout=timeout)
 
-    def newer_incarnation(self, seconds: float = TIMEOUT) -> Optional[int]:
+    def newer_incarnation(self, timeout: float = TIMEOUT) -> Optional[int]:
         """Return the newest incarnation if it is not ours; this machine must then stop writing."""
-        folders = self._bucket.level(GANG, seconds)[1]
+        folders = self._bucket.level(GANG, timeout)[1]
         numbers = [
             int(part) for part in (one.rstrip("/").rsplit("/", 1)[-1] for one in folders) if part.isdecimal()
         ]
         newest = max(numbers, default=0)
         return newest if newest > self._settings.incarnation else None
 
-    def overtaken(self, attempt: int, seconds: float = TIMEOUT) -> bool:
+    def overtaken(self, attempt: int, timeout: float = TIMEOUT) -> bool:
         """Return whether the gang has a later attempt."""
-        return self._bucket.stat(self._name(attempt + 1), seconds) is not None
+        return self._bucket.stat(self._name(attempt + 1), timeout) is not None
 
     def _name(self, number: int) -> str:
         return f"{self._prefix}{number:06d}.json"

@@ -18,7 +18,7 @@ WIDEST = 1000
 
 
 def still_saving(
-    bucket: JobBucket, settings: Settings, now: float, seconds: float = TIMEOUT
+    bucket: JobBucket, settings: Settings, now: float, timeout: float = TIMEOUT
 ) -> Optional[int]:
     """
     Return the newest TPU from before this race if it is being preempted and still saves, else None.
@@ -26,17 +26,17 @@ def still_saving(
     A claim ends the wait: the controller writes one only when it has seen that TPU gone or at rest, while the last
     report of a TPU that was cut off in its save says "saves" for REPORT_COUNTS seconds more.
     """
-    if bucket.read(claim_name(settings.race), seconds) is not None:
+    if bucket.read(claim_name(settings.race), timeout) is not None:
         return None
     found = [
         (int(number), name)
-        for name in bucket.list(HEARTBEAT, seconds)
+        for name in bucket.list(HEARTBEAT, timeout)
         for number in [name[len(HEARTBEAT) :].partition("/")[0]]
         if number.isdecimal() and int(number) < settings.race
     ]
     newest = max((number for number, _ in found), default=0)
     for name in (name for number, name in found if number == newest):
-        held = bucket.read(name, seconds)
+        held = bucket.read(name, timeout)
         report = json_value(held.data if held is not None else None) or {}
         said, at = report.get("phase"), report.get("at")
         fresh = type(at) is float and now - at < REPORT_COUNTS
@@ -45,13 +45,13 @@ def still_saving(
     return None
 
 
-def winner_of(bucket: JobBucket, settings: Settings, seconds: float = TIMEOUT) -> int:
+def winner_of(bucket: JobBucket, settings: Settings, timeout: float = TIMEOUT) -> int:
     """Return the incarnation that has won this machine's race: its own unless another one was named first."""
     name, data = claim_name(settings.race), claim_of(settings.incarnation)
     try:
-        bucket.write(name, data, 0, seconds)
+        bucket.write(name, data, 0, timeout)
     except PreconditionError:
-        held = bucket.read(name, seconds)
+        held = bucket.read(name, timeout)
         number = named(held.data if held is not None else b"", settings.race)
         if number is None:
             raise TransientError(f"{name} names no TPU of this race") from None

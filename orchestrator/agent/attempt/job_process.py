@@ -66,15 +66,15 @@ class Job:
         """Return the leader's exit status, negative for a signal, None while it runs."""
         return self._process.poll()
 
-    def ask_to_stop(self, number: signal.Signals, seconds: float) -> None:
-        """Send a signal to the job's process group; wait up to *seconds* until no process of the job remains."""
+    def ask_to_stop(self, number: signal.Signals, timeout: float) -> None:
+        """Send a signal to the job's process group; wait up to *timeout* seconds for the end of its processes."""
         with contextlib.suppress(ProcessLookupError):
             # The leader may have ended while children of its group are alive; killpg reaches those too.
             os.killpg(self.session, number)
         # waitpid does not work for grandchildren, so poll.
         polled(
             lambda: self.exit_code() is not None and not processes_of(self._root, self.session),
-            PAUSE, now=time.monotonic, wait=time.sleep, seconds=seconds, longest=PAUSE,
+            PAUSE, now=time.monotonic, wait=time.sleep, timeout=timeout, longest=PAUSE,
         )  # fmt: skip
 
     def clear(self) -> List[int]:

@@ -266,7 +266,7 @@ class Rescue:
         remaining = (self._until or 0.0) - clock.monotonic()
         try:
             return retried(
-                call, (AgentError, OSError), PAUSES, seconds=remaining, now=clock.monotonic,
+                call, (AgentError, OSError), PAUSES, timeout=remaining, now=clock.monotonic,
                 # Not that of the interrupts: this agent is ending and ignores further ones.
                 wait=clock.wait, failed=failed,
             )  # fmt: skip

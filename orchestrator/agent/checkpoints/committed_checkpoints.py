@@ -30,22 +30,22 @@ class CommittedCheckpoints:
         self._bucket = bucket
         self._format = format_
 
-    def newest(self, seconds: float = TIMEOUT) -> Optional[Checkpoint]:
+    def newest(self, timeout: float = TIMEOUT) -> Optional[Checkpoint]:
         """
         Return the newest complete checkpoint, None if the bucket has none.
 
         Raise AgentError if that is unknown.
         """
-        return next(self.complete(seconds), None)
+        return next(self.complete(timeout), None)
 
-    def complete(self, seconds: float = TIMEOUT) -> Iterator[Checkpoint]:
+    def complete(self, timeout: float = TIMEOUT) -> Iterator[Checkpoint]:
         """Yield complete checkpoints, newest step first, then newest incarnation."""
-        return (one for one, _message in self._judged(seconds) if one is not None)
+        return (one for one, _message in self._judged(timeout) if one is not None)
 
-    def choice(self, seconds: float = TIMEOUT) -> Tuple[Optional[Checkpoint], str]:
+    def choice(self, timeout: float = TIMEOUT) -> Tuple[Optional[Checkpoint], str]:
         """Return the newest complete checkpoint and the reason, which names newer incomplete ones."""
         passed_over: List[str] = []
-        for one, message in self._judged(seconds):
+        for one, message in self._judged(timeout):
             if one is not None:
                 return one, "; ".join([one.message, *passed_over[:MAX_NAMED]])
             passed_over += [message] if message else []
@@ -68,15 +68,15 @@ class CommittedCheckpoints:
         own = self.manifest(step, incarnation, worker)
         return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
 
-    def steps(self, seconds: float = TIMEOUT) -> List[Tuple[int, str]]:
+    def steps(self, timeout: float = TIMEOUT) -> List[Tuple[int, str]]:
         """Return all steps that have objects, complete or not, and their prefixes; newest first."""
-        _names, folders = self._bucket.level(self.prefix(), seconds)
+        _names, folders = self._bucket.level(self.prefix(), timeout)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
-    def completed(self, step: int, incarnation: int, seconds: float = TIMEOUT) -> Optional[Checkpoint]:
+    def completed(self, step: int, incarnation: int, timeout: float = TIMEOUT) -> Optional[Checkpoint]:
         """Return the checkpoint of one step and incarnation, None if it is not complete."""
-        return self._verdict(folder_name(step, incarnation), seconds).checkpoint
+        return self._verdict(folder_name(step, incarnation), timeout).checkpoint
 
     def path_of(self, step: int) -> str:
         """Return where the job finds a step that it wrote to the bucket itself, "" if it was deleted."""
@@ -114,10 +114,10 @@ class CommittedCheckpoints:
             or self.manifest(step, incarnation, 0).proven
         )
 
-    def _judged(self, seconds: float) -> Iterator[Tuple[Optional[Checkpoint], str]]:
+    def _judged(self, timeout: float) -> Iterator[Tuple[Optional[Checkpoint], str]]:
         """Yield each checkpoint if it is complete, else None and what it lacks; newest first."""
         if self._settings.in_bucket:
-            for one in self._stored(seconds):
+            for one in self._stored(timeout):
                 found = (
                     Checkpoint(one.step, message=f"the checkpoint is complete: {one.message}")
                     if one.complete
@@ -125,43 +125,43 @@ class CommittedCheckpoints:
                 )
                 yield found, f"{one.name or 'the folder'} is not complete: {one.message}"
             return
-        for step, folder in self.steps(seconds):
+        for step, folder in self.steps(timeout):
             by_incarnation: Dict[int, str] = {}
-            for inner in self._bucket.level(folder, seconds)[1]:
+            for inner in self._bucket.level(folder, timeout)[1]:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
                 if number is not None:
                     by_incarnation[number] = inner
             # Two incarnations may have saved the same step; the later one resumed from the earlier, so
             # it comes first.
             for number in sorted(by_incarnation, reverse=True):
-                verdict = self._verdict(by_incarnation[number], seconds)
+                verdict = self._verdict(by_incarnation[number], timeout)
                 lacks = f"step {step} of TPU #{number} is not complete: {verdict.message}"
                 yield verdict.checkpoint, lacks if verdict.message else ""
 
-    def _verdict(self, folder: str, seconds: float) -> CheckpointVerdict:
-        sizes = self._bucket.sizes(folder, seconds)
+    def _verdict(self, folder: str, timeout: float) -> CheckpointVerdict:
+        sizes = self._bucket.sizes(folder, timeout)
         # A manifest may be deleted between list and read; the judge counts it as missing.
-        held = {name: self._bucket.read(name, seconds) for name in sizes if parse_name(name)}
+        held = {name: self._bucket.read(name, timeout) for name in sizes if parse_name(name)}
         return judge(sizes, {name: one.data if one else None for name, one in held.items()})
 
-    def _stored(self, seconds: float) -> Iterator[StoredStep]:
-        return self._format.stored(self._level(self.prefix(), seconds))
+    def _stored(self, timeout: float) -> Iterator[StoredStep]:
+        return self._format.stored(self._level(self.prefix(), timeout))
 
-    def _level(self, prefix: str, seconds: float) -> Listing:
+    def _level(self, prefix: str, timeout: float) -> Listing:
         """Return one level of the bucket; lower levels are listed on demand."""
-        names, folders = self._bucket.level(prefix, seconds)
+        names, folders = self._bucket.level(prefix, timeout)
 
         def read(name: str) -> Optional[bytes]:
-            held = self._bucket.read(prefix + name, seconds)
+            held = self._bucket.read(prefix + name, timeout)
             return held.data if held is not None else None
 
         cut = len(prefix)
         return Listing(
             tuple(name[cut:] for name in names),
             tuple(folder[cut:] for folder in folders),
-            has=lambda name: self._bucket.stat(prefix + name, seconds) is not None,
+            has=lambda name: self._bucket.stat(prefix + name, timeout) is not None,
             read=read,
-            below=lambda folder: self._level(prefix + folder, seconds),
+            below=lambda folder: self._level(prefix + folder, timeout),
         )
 
     def prefix(self) -> str:

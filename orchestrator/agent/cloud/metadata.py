@@ -45,10 +45,10 @@ class Metadata:
         kind = TransientError if reply.status in (408, 429) or reply.status >= 500 else AgentError
         raise kind(f"metadata server answers {reply.status} for {path}")
 
-    def changed(self, path: str, etag: str, seconds: float) -> Value:
-        """Return a value when its etag differs from *etag*, or after *seconds* in any case."""
-        query = f"?wait_for_change=true&last_etag={etag}&timeout_sec={int(seconds)}"
-        return self.get(path + query, timeout=seconds + 15)
+    def changed(self, path: str, etag: str, timeout: float) -> Value:
+        """Return a value when its etag differs from *etag*, or after *timeout* seconds in any case."""
+        query = f"?wait_for_change=true&last_etag={etag}&timeout_sec={int(timeout)}"
+        return self.get(path + query, timeout=timeout + 15)
 
 
 class Tokens:

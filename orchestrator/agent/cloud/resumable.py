@@ -56,21 +56,21 @@ class ResumableUpload:
         self._part = part
         self._clock = clock
 
-    def send(self, path: Path, size: int, seconds: float) -> str:
+    def send(self, path: Path, size: int, timeout: float) -> str:
         """
-        Return the sha256 of what was sent; *seconds* bounds the retries of each part.
+        Return the sha256 of what was sent; *timeout* bounds the retries of each part.
 
         Raise DamagedError if the file changed meanwhile, TransientError, AgentError.
         """
         for _ in range(SESSIONS):
             try:
-                return self._once(path, size, seconds)
+                return self._once(path, size, timeout)
             except SessionGoneError:
                 continue
         raise TransientError(f"{path}: the bucket has forgotten {SESSIONS} uploads of it")
 
-    def _once(self, path: Path, size: int, seconds: float) -> str:
-        session = retrying(lambda remaining: self._begin(size, remaining), seconds, self._clock)
+    def _once(self, path: Path, size: int, timeout: float) -> str:
+        session = retrying(lambda remaining: self._begin(size, remaining), timeout, self._clock)
         # MD5 is the checksum that the bucket shows.
         sha, md5, hashed, arrived, stalled = hashlib.sha256(), hashlib.md5(), 0, 0, 0  # noqa: S324
         made: Optional[Dict[str, Any]] = None
@@ -83,7 +83,7 @@ class ResumableUpload:
                     sha.update(data)
                     md5.update(data)
                     hashed += len(data)
-                reply = self._deliver(session, data, arrived, size, seconds)
+                reply = self._deliver(session, data, arrived, size, timeout)
                 if reply.status == UNFINISHED:
                     before, arrived = arrived, _arrived(reply)
                     stalled = 0 if arrived > before else stalled + 1
@@ -112,7 +112,7 @@ class ResumableUpload:
             raise TransientError(f"begin an upload: {reply.status} without a session")
         return str(reply.headers["location"])
 
-    def _deliver(self, session: str, data: bytes, start: int, size: int, seconds: float) -> Reply:
+    def _deliver(self, session: str, data: bytes, start: int, size: int, timeout: float) -> Reply:
         """Send one part and return the answer; after a failure ask first how much has arrived."""
         tries = [0]
 
@@ -126,7 +126,7 @@ class ResumableUpload:
             span = f"bytes {start}-{start + len(data) - 1}/{size}"
             return self._put(session, data, span, remaining)
 
-        return retrying(once, seconds, self._clock)
+        return retrying(once, timeout, self._clock)
 
     def _put(self, session: str, data: bytes, span: str, remaining: float) -> Reply:
         reply = self._transport.send(

@@ -44,7 +44,7 @@ class StoredBytes:
 
 class JobBucket:
     """
-    The objects of one bucket; every call retries for at most its *seconds*.
+    The objects of one bucket; every call retries for at most its *timeout*, in seconds.
 
     With *prefix*, all names are relative to it, as several deployments share the bucket. Calls raise
     TransientError when the time is over, PreconditionError for 412, AgentError for a refusal. Roles granted
@@ -82,53 +82,53 @@ class JobBucket:
         """Return for how many seconds to retry a call without which the agent cannot continue."""
         return max(TIMEOUT, self._settled_at - self._clock.now())
 
-    def read(self, name: str, seconds: float = TIMEOUT) -> Optional[StoredBytes]:
+    def read(self, name: str, timeout: float = TIMEOUT) -> Optional[StoredBytes]:
         """Return an object, None if it does not exist; only the first 32 MiB of a larger one."""
         path = f"/download/storage/v1{self._object(name)}?alt=media"
-        reply = self._call("GET", path, seconds, limit=IN_MEMORY)
+        reply = self._call("GET", path, timeout, limit=IN_MEMORY)
         return (
             None if reply.status == 404 else StoredBytes(reply.body, int(reply.headers["x-goog-generation"]))
         )
 
-    def read_from(self, name: str, start: int, length: int, seconds: float = TIMEOUT) -> bytes:
+    def read_from(self, name: str, start: int, length: int, timeout: float = TIMEOUT) -> bytes:
         """Return at most *length* bytes from offset *start*; b"" if there are none or the object is missing."""
         asked = {"Range": f"bytes={start}-{start + length - 1}"}
         path = f"/download/storage/v1{self._object(name)}?alt=media"
-        reply = self._call("GET", path, seconds, more=asked)
+        reply = self._call("GET", path, timeout, more=asked)
         if reply.status == 200:  # A server without support for ranges sends the whole object.
             return reply.body[start : start + length]
         return reply.body if reply.status == 206 else b""
 
-    def stat(self, name: str, seconds: float = TIMEOUT) -> Optional[Dict[str, Any]]:
+    def stat(self, name: str, timeout: float = TIMEOUT) -> Optional[Dict[str, Any]]:
         """Return the object's resource, None if it does not exist."""
-        reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
+        reply = self._call("GET", f"/storage/v1{self._object(name)}", timeout)
         return None if reply.status == 404 else json.loads(reply.body)
 
-    def age(self, name: str, seconds: float = TIMEOUT) -> Tuple[Optional[float], float]:
+    def age(self, name: str, timeout: float = TIMEOUT) -> Tuple[Optional[float], float]:
         """
         Return the object's age in seconds (None if it does not exist) and the bucket's time.
 
         Both are by the bucket's clock. Raise TransientError if the answer has no Date.
         """
-        reply = self._call("GET", f"/storage/v1{self._object(name)}", seconds)
+        reply = self._call("GET", f"/storage/v1{self._object(name)}", timeout)
         now = time_of(reply)
         if reply.status == 404:
             return None, now
         return now - seconds_of(str(json.loads(reply.body)["updated"])), now
 
     def write(
-        self, name: str, data: bytes, if_generation: Optional[int] = None, seconds: float = TIMEOUT
+        self, name: str, data: bytes, if_generation: Optional[int] = None, timeout: float = TIMEOUT
     ) -> int:
         """Write an object from memory and return its generation; *if_generation* 0 means "must not exist"."""
-        return int(self.insert(name, data, if_generation, seconds)["generation"])
+        return int(self.insert(name, data, if_generation, timeout)["generation"])
 
-    def insert(self, name: str, data: bytes, if_generation: Optional[int], seconds: float) -> Dict[str, Any]:
+    def insert(self, name: str, data: bytes, if_generation: Optional[int], timeout: float) -> Dict[str, Any]:
         """Write an object as `write` does and return its resource."""
         query = {"uploadType": "media", "name": self.prefix + name}
         if if_generation is not None:
             query["ifGenerationMatch"] = str(if_generation)
         path = f"/upload/storage/v1/b/{self.name}/o?{urlencode(query)}"
-        made = _resource(self._call("POST", path, seconds, data), path)
+        made = _resource(self._call("POST", path, timeout, data), path)
         # A proxy or bad memory may corrupt bytes; the service's md5 is that of what it has stored.
         if made.get("md5Hash") not in (None, base64.b64encode(hashlib.md5(data).digest()).decode()):  # noqa: S324
             raise TransientError(f"{name}: the bucket holds other bytes than were sent")
@@ -158,31 +158,31 @@ class JobBucket:
         limit = end - start + 1
         return self._call("GET", path, transfers.PART_TIMEOUT, more=asked, limit=limit, check=check).body
 
-    def delete(self, name: str, if_generation: Optional[int] = None, seconds: float = TIMEOUT) -> None:
+    def delete(self, name: str, if_generation: Optional[int] = None, timeout: float = TIMEOUT) -> None:
         """Delete an object; a missing one is no error."""
         query = "" if if_generation is None else f"?ifGenerationMatch={if_generation}"
         # 404 is no error: a repeated call may find the result of its own first try.
-        self._call("DELETE", f"/storage/v1{self._object(name)}{query}", seconds)
+        self._call("DELETE", f"/storage/v1{self._object(name)}{query}", timeout)
 
-    def list(self, prefix: str, seconds: float = TIMEOUT) -> List[str]:
+    def list(self, prefix: str, timeout: float = TIMEOUT) -> List[str]:
         """Return the names of all objects under *prefix*, over all pages."""
         return [
-            item["name"] for page in self._pages({"prefix": prefix}, seconds) for item in self._items(page)
+            item["name"] for page in self._pages({"prefix": prefix}, timeout) for item in self._items(page)
         ]
 
-    def sizes(self, prefix: str, seconds: float = TIMEOUT) -> Dict[str, int]:
+    def sizes(self, prefix: str, timeout: float = TIMEOUT) -> Dict[str, int]:
         """Return the size in bytes of every object under *prefix*, by name."""
-        pages = self._pages({"prefix": prefix}, seconds)
+        pages = self._pages({"prefix": prefix}, timeout)
         return {item["name"]: int(item["size"]) for page in pages for item in self._items(page)}
 
-    def level(self, prefix: str, seconds: float = TIMEOUT) -> Tuple[List[str], List[str]]:
+    def level(self, prefix: str, timeout: float = TIMEOUT) -> Tuple[List[str], List[str]]:
         """Return the objects directly under *prefix*, and its folders (names with a closing slash)."""
-        pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, seconds))
+        pages = list(self._pages({"prefix": prefix, "delimiter": "/"}, timeout))
         names = [item["name"] for page in pages for item in self._items(page)]
         return names, [folder for page in pages for folder in self._folders(page)]
 
     def first_page(
-        self, prefix: str, *, deep: bool, seconds: float = TIMEOUT
+        self, prefix: str, *, deep: bool, timeout: float = TIMEOUT
     ) -> Tuple[List[Dict[str, Any]], List[str]]:
         """
         Return the first page of objects under *prefix*, and of folders unless *deep*.
@@ -190,7 +190,7 @@ class JobBucket:
         For buckets that may hold millions of objects.
         """
         query = {"prefix": prefix, "maxResults": "1000", **({} if deep else {"delimiter": "/"})}
-        page = next(self._pages(query, seconds))
+        page = next(self._pages(query, timeout))
         return self._items(page), self._folders(page)
 
     def other(self, name: str) -> JobBucket:
@@ -201,12 +201,12 @@ class JobBucket:
         bucket._transport, bucket._streams = self._transport, self._streams
         return bucket
 
-    def objects(self, prefix: str, seconds: float = TIMEOUT) -> List[Dict[str, Any]]:
+    def objects(self, prefix: str, timeout: float = TIMEOUT) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*. Raise AgentError if the bucket does not exist."""
         query = {"prefix": prefix, "fields": f"items({_LISTED}),nextPageToken"}
         # Our own bucket may be created any moment; another bucket that is missing has a wrong name.
         missing = AgentError(f"gs://{self.name} is not there")
-        return [item for page in self._pages(query, seconds, missing) for item in self._items(page)]
+        return [item for page in self._pages(query, timeout, missing) for item in self._items(page)]
 
     def upload(self, name: str, path: Path, size: int) -> str:
         """Upload a file of *size* bytes; return the sha256 of what was sent. Raise DamagedError if it shrank."""
@@ -214,7 +214,7 @@ class JobBucket:
             data = path.read_bytes()
             if len(data) != size:
                 raise DamagedError(f"{path} changed while it was read")
-            self.write(name, data, seconds=TIMEOUT + size / SLOWEST)
+            self.write(name, data, timeout=TIMEOUT + size / SLOWEST)
             return hashlib.sha256(data).hexdigest()
         if size > LARGE and self._may_compose():
             return transfers.upload(self, self._streams, name, path, size)
@@ -279,14 +279,14 @@ class JobBucket:
         return [folder[len(self.prefix) :] for folder in page.get("prefixes", [])]
 
     def _pages(
-        self, query: Dict[str, str], seconds: float, missing: Optional[AgentError] = None
+        self, query: Dict[str, str], timeout: float, missing: Optional[AgentError] = None
     ) -> Iterator[Dict[str, Any]]:
         """Yield the pages of a list; if the bucket does not exist, raise *missing*, by default TransientError."""
         query, token = dict(query, prefix=self.prefix + query["prefix"]), ""
         while True:
             asked = dict(query, pageToken=token) if token else query
             path = f"/storage/v1/b/{self.name}/o?{urlencode(asked)}"
-            reply = self._call("GET", path, seconds)
+            reply = self._call("GET", path, timeout)
             if reply.status == 404 and missing is not None:
                 raise missing
             page = _resource(reply, path)
@@ -299,7 +299,7 @@ class JobBucket:
         self,
         method: str,
         path: str,
-        seconds: float,
+        timeout: float,
         body: Optional[bytes] = None,
         sink: Any = None,
         more: Optional[Dict[str, str]] = None,
@@ -325,7 +325,7 @@ class JobBucket:
             check(reply)
             return reply
 
-        return retrying(once, seconds, self._clock)
+        return retrying(once, timeout, self._clock)
 
     def _check(self, reply: Reply, what: str) -> None:
         """Raise for every status but 2xx, 404 and 416 (the requested range starts after the end)."""

@@ -132,16 +132,16 @@ class BucketCalls(Protocol):
     def read_range(self, name: str, generation: str, start: int, end: int, size: int) -> bytes:
         """Return bytes of one generation of an object of *size* bytes. Raise ReplacedError if it is gone."""
 
-    def insert(self, name: str, data: bytes, if_generation: Optional[int], seconds: float) -> Dict[str, Any]:
+    def insert(self, name: str, data: bytes, if_generation: Optional[int], timeout: float) -> Dict[str, Any]:
         """Write an object, verify the bucket's checksum, and return its resource."""
 
     def compose(self, name: str, body: Dict[str, Any], if_generation: int) -> Optional[Dict[str, Any]]:
         """Join objects and return the result's resource; None if a source is missing."""
 
-    def objects(self, prefix: str, seconds: float) -> List[Dict[str, Any]]:
+    def objects(self, prefix: str, timeout: float) -> List[Dict[str, Any]]:
         """Return the resources of all objects under *prefix*."""
 
-    def delete(self, name: str, if_generation: Optional[int], seconds: float) -> None:
+    def delete(self, name: str, if_generation: Optional[int], timeout: float) -> None:
         """Delete an object; a missing one is no error."""
 
 

@@ -133,18 +133,18 @@ def _lower(headers: Message) -> Dict[str, str]:
     return {key.lower(): value for key, value in headers.items()}
 
 
-def retrying(call: Callable[[float], T], seconds: float, clock: Clock = SYSTEM_CLOCK) -> T:
+def retrying(call: Callable[[float], T], timeout: float, clock: Clock = SYSTEM_CLOCK) -> T:
     """
-    Call until it succeeds; retry after TransientError until *seconds* are over, then raise the last one.
+    Call until it succeeds; retry after TransientError until *timeout* seconds are over, then raise the last one.
 
     *call* gets the seconds left, as a bound for its own waiting.
     """
-    end = clock.monotonic() + seconds
+    end = clock.monotonic() + timeout
     return retried(
         lambda: call(max(1.0, end - clock.monotonic())),
         (TransientError,),
         PAUSES,
-        seconds=seconds,
+        timeout=timeout,
         now=clock.monotonic,
         wait=clock.wait,
         # Full jitter, so that the machines of a slice do not all retry at the same moment after an outage.

@@ -53,7 +53,7 @@ def main(
     lock = _lists(real, environ) / "lock"
     if _taken(lock):
         print(f"{name}: waiting for {lock}, which another program holds", file=sys.stderr, flush=True)
-        polled(lambda: not _taken(lock), PAUSE, now=clock, wait=wait, seconds=LOCK_TIMEOUT, longest=PAUSE)
+        polled(lambda: not _taken(lock), PAUSE, now=clock, wait=wait, timeout=LOCK_TIMEOUT, longest=PAUSE)
     try:
         # If another process takes the lock after the check, apt itself reports that.
         os.execve(real, [name, *arguments], dict(environ))  # noqa: S606 (no shell is wanted)

@@ -53,7 +53,7 @@ def mark_of(layout: Layout) -> Path:
     return layout.status.with_name("container.json")
 
 
-def docker(words: Sequence[str], environ: Mapping[str, str], seconds: float = TIMEOUT) -> str:
+def docker(words: Sequence[str], environ: Mapping[str, str], timeout: float = TIMEOUT) -> str:
     """Run docker and return its output. Raise AgentError with the end of its error output."""
     # Without the job's mark, since processes with that mark are killed.
     own = {name: value for name, value in environ.items() if name != "TPUCTL_JOB"}
@@ -64,7 +64,7 @@ def docker(words: Sequence[str], environ: Mapping[str, str], seconds: float = TI
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            timeout=seconds,
+            timeout=timeout,
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -223,7 +223,7 @@ class Timer:
         with contextlib.suppress(AgentError, OSError):
             write_atomically(settings.layout.status, data + "\n")
             self._bucket.write(
-                heartbeat_name(settings.incarnation, settings.worker), data.encode(), seconds=ASKING
+                heartbeat_name(settings.incarnation, settings.worker), data.encode(), timeout=ASKING
             )
 
 

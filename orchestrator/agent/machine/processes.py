@@ -37,21 +37,21 @@ def _processes_of(roots: Sequence[Path], session: Optional[int]) -> List[int]:
     return [pid for pid in numbers if pid != me and _belongs(pid, markers, session)]
 
 
-def clear(root: Path, session: Optional[int], seconds: float = 30.0) -> List[int]:
+def clear(root: Path, session: Optional[int], timeout: float = 30.0) -> List[int]:
     """
-    Kill every process of this machine's jobs until none is found; return those alive after *seconds*.
+    Kill every process of this machine's jobs until none is found; return those alive after *timeout* seconds.
 
     Containers are removed first. Three rounds in a row must find nothing, because a process that forks or
     executes at that moment can be missed.
     """
-    return clear_all([root], session, seconds)
+    return clear_all([root], session, timeout)
 
 
-def clear_all(roots: Sequence[Path], session: Optional[int] = None, seconds: float = 30.0) -> List[int]:
-    """Kill every process of the jobs below *roots* in the same rounds; return those alive after *seconds*."""
+def clear_all(roots: Sequence[Path], session: Optional[int] = None, timeout: float = 30.0) -> List[int]:
+    """Kill every process of the jobs below *roots* in the same rounds; return those alive after that."""
     for root in roots:
         remove(root)
-    end = time.monotonic() + seconds
+    end = time.monotonic() + timeout
     empty = 0
     while True:
         living = _processes_of(roots, session)

@@ -151,11 +151,11 @@ class HeartbeatWriter:
         with self._lock:
             return self._read_before(TIMEOUT)
 
-    def report(self, seconds: Optional[float] = None, at_once: bool = False) -> None:
+    def report(self, timeout: Optional[float] = None, at_once: bool = False) -> None:
         """
         Write status.json and the heartbeat object, unless another thread has just written the same.
 
-        *seconds* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
+        *timeout* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
         this call. Raise OSError or AgentError if either cannot be written.
         """
         asked, wanted = self._clock.monotonic(), self._status.changes
@@ -165,7 +165,7 @@ class HeartbeatWriter:
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return
-            bound = seconds if seconds is not None else max(5.0, self._settings.heartbeat)
+            bound = timeout if timeout is not None else max(5.0, self._settings.heartbeat)
             began = self._clock.monotonic()
             try:
                 write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
@@ -174,7 +174,7 @@ class HeartbeatWriter:
                 self._status.inherit(self._read_before(bound))
                 self._clock.wait(self._rest())  # sooner, the bucket answers 429
                 changes, body = self._status.changes, self._status.body()
-                self._bucket.write(self._name, _text(body).encode(), seconds=bound)
+                self._bucket.write(self._name, _text(body).encode(), timeout=bound)
                 self._last, self._reported_at, self._reported = self._clock.monotonic(), began, changes
             # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a
             # thread that finds the last report written ends the agent, and with it this thread before its call.
@@ -205,9 +205,9 @@ class HeartbeatWriter:
         # `at` is set before the upload, so the bucket's time of the write is slightly later.
         return max(0.0, at + LATER * self._spacing - self._clock.now())
 
-    def _read_before(self, seconds: float) -> Dict[str, Any]:
+    def _read_before(self, timeout: float) -> Dict[str, Any]:
         if self._before is None:
-            held = self._bucket.read(self._name, seconds)
+            held = self._bucket.read(self._name, timeout)
             self._before = json_value(held.data if held is not None else None) or {}
         return self._before
 
@@ -253,7 +253,7 @@ class WakeWriter:
         self._bucket = bucket
         self._written: Tuple[Any, ...] = ()
 
-    def write_if_urgent(self, report: Mapping[str, Any], seconds: float) -> None:
+    def write_if_urgent(self, report: Mapping[str, Any], timeout: float) -> None:
         """
         Write the wake object if *report*, already in the bucket, has a new preemption notice or end of the job.
 
@@ -267,6 +267,6 @@ class WakeWriter:
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.
-            self._bucket.write(self._name, json.dumps(text).encode(), seconds=min(WAKE_TIMEOUT, seconds))
+            self._bucket.write(self._name, json.dumps(text).encode(), timeout=min(WAKE_TIMEOUT, timeout))
         except (AgentError, OSError) as error:
             say(f"wake: {error}")

@@ -161,24 +161,24 @@ class LogShipper:
         """Begin again with short pauses: a start of the job writes its first lines now."""
         self.pause = self._step = POLL_SECONDS
 
-    def ship(self, seconds: float = 30.0) -> None:
+    def ship(self, timeout: float = 30.0) -> None:
         """Upload the full segments and the current one. Raise AgentError; what was not uploaded keeps waiting."""
         with self._lock:
             if self._next is None:
                 names = [
-                    name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, seconds)
+                    name.rsplit("/", 1)[-1].split(".")[0] for name in self._bucket.list(self._prefix, timeout)
                 ]
                 # Continue after the segments of an earlier agent of this worker; they must not be overwritten.
                 self._next = max((int(name) for name in names if name.isdigit()), default=-1) + 1
             full, growing = self._log.waiting()
             for segment in full:
-                self._bucket.write(self._name(self._next), segment, seconds=seconds)
+                self._bucket.write(self._name(self._next), segment, timeout=timeout)
                 # Dropped only after the upload, so that a failure loses nothing.
                 self._log.shipped()
                 self._next += 1
                 self._shown = 0
             if growing and (full or len(growing) != self._shown):
-                self._bucket.write(self._name(self._next), growing, seconds=seconds)
+                self._bucket.write(self._name(self._next), growing, timeout=timeout)
                 self._shown = len(growing)
 
     def _name(self, number: int) -> str:

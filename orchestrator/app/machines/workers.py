@@ -54,16 +54,16 @@ def _line(words: Sequence[str]) -> str:
 
 
 def run_on_workers(
-    choice: Choice, words: Sequence[str], seconds: float, reporter: Reporter, *, workers: Sequence[int],
+    choice: Choice, words: Sequence[str], timeout: float, reporter: Reporter, *, workers: Sequence[int],
     on_vm: bool, home: bool,
 ) -> list[CommandAnswer]:  # fmt: skip
-    """Run a command on *workers* (() for all) or on the VM, each within *seconds*; the place as in `open_shell`."""
+    """Run a command on *workers* (() for all) or the VM, each within *timeout* seconds; as in `open_shell`."""
     session = Session(choice, reporter)
     hosts = [the_vm(session)] if on_vm else worker_hosts(session)
     if workers and not on_vm:
         hosts = [_numbered(hosts, number) for number in dict.fromkeys(workers)]
     line = _line(words)
-    return session.ssh.ask(hosts, line if home else _in_job(session, line, on_vm=on_vm) or line, seconds)
+    return session.ssh.ask(hosts, line if home else _in_job(session, line, on_vm=on_vm) or line, timeout)
 
 
 def _in_job(session: Session, line: str | None, *, on_vm: bool) -> str | None:
@@ -105,12 +105,12 @@ def may_pass(error: TpuctlError) -> bool:
 def when_reached(
     clock: Clock,
     ask: Callable[[], T],
-    seconds: float,
+    timeout: float,
     hopeless: Callable[[TpuctlError], bool],
     say: Callable[[str], None],
 ) -> T:
     """
-    Return what *ask* returns; repeat it for *seconds* while its machine boots or is replaced.
+    Return what *ask* returns; repeat it for *timeout* seconds while its machine boots or is replaced.
 
     *say* gets each new reason to wait. Raise the last error, or one that is *hopeless*.
     """
@@ -125,7 +125,7 @@ def when_reached(
             say(said)
 
     return retried(
-        ask, (TpuctlError,), PAUSES, seconds=seconds, now=clock.monotonic, wait=clock.wait, failed=failed
+        ask, (TpuctlError,), PAUSES, timeout=timeout, now=clock.monotonic, wait=clock.wait, failed=failed
     )
 
 

@@ -84,7 +84,7 @@ class Lease:
             end = self._clock.monotonic() + YIELD_TIMEOUT
             while True:
                 held = retried(
-                    self._attempt, (TransientError,), PAUSES, seconds=TIMEOUT,
+                    self._attempt, (TransientError,), PAUSES, timeout=TIMEOUT,
                     now=self._clock.monotonic, wait=self._clock.wait,
                 )  # fmt: skip
                 if held is None:
