@@ -19,7 +19,7 @@ from orchestrator.agent.attempt.next_attempt import NextAttempt
 from orchestrator.agent.attempt.peers import LAST_LOG_TIMEOUT
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
-from orchestrator.agent.checkpoints.committed_checkpoints import retain
+from orchestrator.agent.checkpoints.bucket_checkpoints import retain
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted

@@ -9,9 +9,9 @@ from typing import Callable, Mapping, Optional, Tuple, TypeVar
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.caches.keeper import CacheKeeper
 from orchestrator.agent.caches.warm_start import Caches
+from orchestrator.agent.checkpoints.bucket_checkpoints import BucketCheckpoints
 from orchestrator.agent.checkpoints.commit import Committer
-from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
-from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoints
 from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
@@ -25,7 +25,7 @@ from orchestrator.agent.telemetry.event_files import EventFiles
 from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
 from orchestrator.agent.telemetry.logs import JobLog, LogShipper
 from orchestrator.contract.backoff import Backoff, retried
-from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.formats.choose import format_of
@@ -53,7 +53,7 @@ class Parts:
     log: JobLog
     shipper: LogShipper
     attempts: AttemptStore
-    checkpoints: CommittedCheckpoints
+    checkpoints: BucketCheckpoints
     format: Format
     local: LocalCheckpoints
     committer: Committer
@@ -66,7 +66,7 @@ class Parts:
     keeper: CacheKeeper
     container: Optional[Container]
 
-    def checkpoint_to_resume(self) -> Tuple[Optional[Checkpoint], str]:
+    def checkpoint_to_resume(self) -> Tuple[Optional[CompleteCheckpoint], str]:
         """Return the newest complete checkpoint and the reason; None without one, or for a job without steps."""
         return (None, "") if self.format.at_end else self.checkpoints.choice()
 
@@ -105,7 +105,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
     status.masked = redactor.text
     log = JobLog(settings.layout.log, clock, redactor)
     format_ = format_of(saves.format, saves.marker)
-    attempts, checkpoints = AttemptStore(settings, bucket), CommittedCheckpoints(settings, bucket, format_)
+    attempts, checkpoints = AttemptStore(settings, bucket), BucketCheckpoints(settings, bucket, format_)
     container = Container(settings, own, bucket, metadata) if settings.image else None
     # The tasks of one job share what they install, on any node.
     whole = own.get("TPUCTL_JOB_PREFIX")

@@ -9,9 +9,9 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill, open_named
 from orchestrator.app.deployment.session import Session
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
 from orchestrator.engine.bucket.uncommitted import UncommittedFiles, read_uncommitted
@@ -22,7 +22,7 @@ from orchestrator.errors import NotFoundError, TpuctlError
 class Row:
     """One checkpoint; *verified* is None without a comparison, *resumes* marks the one for the next start."""
 
-    stored: StoredCheckpoint
+    stored: BucketCheckpoint
     resumes: bool
     verified: bool | None
     damage: Sequence[str]
@@ -97,7 +97,7 @@ def _is_done(session: Session) -> bool:
 
 
 def _verified(
-    store: Store, found: Sequence[StoredCheckpoint], reporter: Reporter
+    store: Store, found: Sequence[BucketCheckpoint], reporter: Reporter
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield index and damage of each complete checkpoint, and report the progress."""
     whole = [(place, one) for place, one in enumerate(found) if one.complete]
@@ -107,7 +107,7 @@ def _verified(
 
 
 def _rows(
-    found: Sequence[StoredCheckpoint], damage: Mapping[int, Sequence[str]], *, verify: bool
+    found: Sequence[BucketCheckpoint], damage: Mapping[int, Sequence[str]], *, verify: bool
 ) -> Iterator[Row]:
     # The agent's rule, the newest complete one; only this list also excludes wrong checksums.
     resume = next((place for place, one in enumerate(found) if one.complete and not damage.get(place)), None)

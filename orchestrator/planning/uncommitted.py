@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.contract.formats.base import SavedState
+from orchestrator.contract.formats.base import SaveState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.job_progress import common_step
@@ -101,7 +101,7 @@ def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint"
     if beat.uncommitted_place == _BUCKET:
         return "set job.checkpoint.dir: bucket and let it save to $TPUCTL_CHECKPOINT_DIR, gs://BUCKET/checkpoints"
-    if beat.uncommitted_state == SavedState.NOT_RESUMABLE.value:
+    if beat.uncommitted_state == SaveState.NOT_RESUMABLE.value:
         return "it is whole, but without the optimizer's state no job can go on from it: save_only_model?"
     return wants_text(saving)
 

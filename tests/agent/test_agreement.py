@@ -6,7 +6,7 @@ import time
 import pytest
 
 from orchestrator.agent.agreement.saves import WAIT_FACTOR, SaveAgreement
-from orchestrator.agent.checkpoints.on_disk import CLOCK_TICKS, lost_files
+from orchestrator.agent.checkpoints.local_checkpoints import CLOCK_TICKS, lost_files
 from orchestrator.agent.parts import Parts
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import GANG

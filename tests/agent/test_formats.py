@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.checkpoints.on_disk import LocalCheckpoints, LocalStep
+from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoint, LocalCheckpoints
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.clock import VirtualClock
-from orchestrator.contract.formats.base import Listing, SavedState, Unit
+from orchestrator.contract.formats.base import Listing, LocalSave, SaveState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.formats.reading.pickled import updates_in
 from orchestrator.contract.formats.reading.whole import h5_damage
@@ -31,9 +31,9 @@ def complete_steps(local: LocalCheckpoints) -> list[int]:
     return sorted({one.step for one in local.steps() if one.complete})
 
 
-def by_name(local: LocalCheckpoints, name: str) -> LocalStep:
-    """Return one step by its unit's name."""
-    return next(one for one in local.steps() if one.unit.name == name)
+def by_name(local: LocalCheckpoints, name: str) -> LocalCheckpoint:
+    """Return one step by its save's name."""
+    return next(one for one in local.steps() if one.save.name == name)
 
 
 STEPPED = [name for name in NAMES if not format_of(name, "COMPLETE").at_end]
@@ -130,11 +130,11 @@ def test_fairseq_alias_is_repaired_from_the_newest_whole_file(tmp_path: Path, re
     chosen = local.chosen(40)
     assert chosen is not None
 
-    notes = local.format.repair(saves, chosen.unit)
+    notes = local.format.repair(saves, chosen.save)
 
     assert notes == ["checkpoint_last.pt was replaced from checkpoint_1_40.pt"]
     assert last.read_bytes() == (saves / "checkpoint_1_40.pt").read_bytes()
-    assert local.format.repair(saves, chosen.unit) == []
+    assert local.format.repair(saves, chosen.save) == []
 
 
 def test_fairseq_last_stands_for_itself_where_nothing_else_holds_its_update(tmp_path: Path) -> None:
@@ -142,13 +142,13 @@ def test_fairseq_last_stands_for_itself_where_nothing_else_holds_its_update(tmp_
     data = trees.files("fairseq", 40)[0][1]
     trees.write(tmp_path / "saves", [("checkpoint_last.pt", data)])
     local = looking_at(tmp_path, "fairseq")
-    assert [(one.step, one.unit.name) for one in local.steps() if one.complete] == [
+    assert [(one.step, one.save.name) for one in local.steps() if one.complete] == [
         (40, "checkpoint_last.pt")
     ]
     trees.write(tmp_path / "saves", [("checkpoint3.pt", data)])
     chosen = local.chosen(40)
     assert chosen is not None
-    assert chosen.unit.name == "checkpoint3.pt"
+    assert chosen.save.name == "checkpoint3.pt"
 
 
 def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) 
         assert chosen is not None
         for one in local.steps():
             if one.step > 20:
-                local.put_aside(one.unit, torn=False)
-        assert local.format.repair(local.folder, chosen.unit)
+                local.put_aside(one.save, torn=False)
+        assert local.format.repair(local.folder, chosen.save)
         assert complete_steps(local) == [20]
     pointer = json.loads((tmp_path / "torch" / "saves" / "last.json").read_text())
     assert pointer == {"step": 20, "file": "step_000020.pt"}
@@ -189,10 +189,10 @@ def test_keras_falls_back_to_its_second_pair(tmp_path: Path) -> None:
     assert complete_steps(local) == [1]
     for one in local.steps():
         if not one.complete:
-            local.put_aside(one.unit, torn=True)
+            local.put_aside(one.save, torn=True)
     chosen = local.chosen(1)
     assert chosen is not None
-    local.format.repair(saves, chosen.unit)
+    local.format.repair(saves, chosen.save)
     assert by_name(local, "latest.weights.h5").step == 1
 
 
@@ -234,12 +234,12 @@ def test_torn_steps_are_moved_and_not_deleted(tmp_path: Path) -> None:
     index.write_bytes(index.read_bytes()[:50])
     local = looking_at(tmp_path, "tf")
     one = by_name(local, "ckpt-40")
-    assert one.state is SavedState.TORN
+    assert one.state is SaveState.TORN
 
-    place = local.put_aside(one.unit, torn=True)
+    place = local.put_aside(one.save, torn=True)
 
     assert place.name.startswith("torn-ckpt-40-")
-    assert sorted(path.name for path in place.iterdir()) == sorted(one.unit.files or ())
+    assert sorted(path.name for path in place.iterdir()) == sorted(one.save.files or ())
     assert local.steps() == []
 
 
@@ -250,7 +250,7 @@ def test_a_checkpoint_is_read_once_until_it_changes(tmp_path: Path, monkeypatch:
     judged: list[str] = []
     real = local.format.judge
     monkeypatch.setattr(
-        local.format, "judge", lambda root, unit: judged.append(unit.name) or real(root, unit)
+        local.format, "judge", lambda root, save: judged.append(save.name) or real(root, save)
     )
     for _ in range(3):
         assert complete_steps(local) == [40]
@@ -279,10 +279,13 @@ def test_tensorflow_in_the_bucket_is_complete_when_named(tmp_path: Path) -> None
 
 def test_resume_argument_is_what_the_framework_takes() -> None:
     """A folder, a file, or TensorFlow's prefix."""
-    units = {
-        "hf": (Unit(40, "checkpoint-40", "checkpoint-40"), "/c/checkpoint-40"),
-        "fairseq": (Unit(40, "checkpoint_1_40.pt", ".", ("checkpoint_1_40.pt",)), "/c/checkpoint_1_40.pt"),
-        "tf": (Unit(40, "ckpt-40", ".", ("ckpt-40.data-00000-of-00001", "ckpt-40.index")), "/c/ckpt-40"),
+    saves = {
+        "hf": (LocalSave(40, "checkpoint-40", "checkpoint-40"), "/c/checkpoint-40"),
+        "fairseq": (
+            LocalSave(40, "checkpoint_1_40.pt", ".", ("checkpoint_1_40.pt",)),
+            "/c/checkpoint_1_40.pt",
+        ),
+        "tf": (LocalSave(40, "ckpt-40", ".", ("ckpt-40.data-00000-of-00001", "ckpt-40.index")), "/c/ckpt-40"),
     }
-    for kind, (unit, path) in units.items():
-        assert format_of(kind, "").resume("/c/", unit) == path
+    for kind, (save, path) in saves.items():
+        assert format_of(kind, "").resume("/c/", save) == path

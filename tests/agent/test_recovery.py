@@ -8,7 +8,7 @@ import pytest
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import ALIKE
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, outcome_of, settle
-from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
 from tests.agent.agent_lab import AgentLab, Machine
@@ -250,17 +250,19 @@ def test_excuses_are_bounded() -> None:
     """A machine that never gets well counts as failed in the end."""
     at = Attempt(1, 40, 1, 0, "r", 0)
     for _ in range(EXCUSES):
-        at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, excused=True, code=1)
+        at = next_attempt(at, CompleteCheckpoint(40, 1), "r", 0, counted=True, excused=True, code=1)
         assert at.failures == 0
-    assert next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, excused=True, code=1).failures == 1
+    assert (
+        next_attempt(at, CompleteCheckpoint(40, 1), "r", 0, counted=True, excused=True, code=1).failures == 1
+    )
 
 
 def test_a_suspect_that_is_made_once_more_is_no_progress() -> None:
     """Else a job that always dies after step 40 would go back to 30 and on to 40 for ever."""
     back = Attempt(4, 30, 1, 2, "r", 0, suspects=((40, 1),))
-    again = next_attempt(back, Checkpoint(40, 1), "r", 0, counted=True, code=3)
+    again = next_attempt(back, CompleteCheckpoint(40, 1), "r", 0, counted=True, code=3)
     assert (again.resume_step, again.failures, again.suspects) == (40, 3, ((40, 1),))
-    beyond = next_attempt(again, Checkpoint(50, 1), "r", 0, counted=True, code=3)
+    beyond = next_attempt(again, CompleteCheckpoint(50, 1), "r", 0, counted=True, code=3)
     assert (beyond.failures, beyond.suspects) == (0, ())
 
 
@@ -268,7 +270,7 @@ def test_only_ends_alike_count_for_going_back() -> None:
     """Another status starts the count again."""
     at = Attempt(1, 40, 1, 0, "r", 0)
     for code, same in ((5, 1), (5, ALIKE), (6, 1), (6, 2)):
-        at = next_attempt(at, Checkpoint(40, 1), "r", 0, counted=True, code=code)
+        at = next_attempt(at, CompleteCheckpoint(40, 1), "r", 0, counted=True, code=code)
         assert at.same == same
 
 

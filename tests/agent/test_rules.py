@@ -14,7 +14,12 @@ from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.install_bundle import unpack
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of
 from orchestrator.agent.telemetry.progress import ProgressReader, read_progress
-from orchestrator.contract.bucket.completeness import Checkpoint, completed_by, disposable, made_progress
+from orchestrator.contract.bucket.completeness import (
+    CompleteCheckpoint,
+    completed_by,
+    disposable,
+    made_progress,
+)
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, parse
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import DamagedError
@@ -55,18 +60,18 @@ def test_complete_needs_every_worker_of_one_attempt() -> None:
 @pytest.mark.parametrize("keep", [0, 1, 2])
 def test_retention_never_goes_below_two(keep: int) -> None:
     """However few are asked for, two complete checkpoints stay."""
-    assert disposable([Checkpoint(10), Checkpoint(20), Checkpoint(30)], keep) == (10,)
-    assert disposable([Checkpoint(10)], keep) == ()
+    assert disposable([CompleteCheckpoint(10), CompleteCheckpoint(20), CompleteCheckpoint(30)], keep) == (10,)
+    assert disposable([CompleteCheckpoint(10)], keep) == ()
 
 
 def test_failures_count_only_without_progress() -> None:
     """Progress sets the count to zero, and so does a start that somebody asked for."""
     last = Attempt(3, 20, 1, 2, "why", 0)
-    assert next_attempt(last, Checkpoint(20, 1), "r", 0, counted=True).failures == 3
+    assert next_attempt(last, CompleteCheckpoint(20, 1), "r", 0, counted=True).failures == 3
     assert next_attempt(last, None, "r", 0, counted=True).failures == 3
-    assert next_attempt(last, Checkpoint(30, 1), "r", 0, counted=True) == Attempt(4, 30, 1, 0, "r", 0)
-    assert next_attempt(last, Checkpoint(20, 1), "r", 0, counted=False).failures == 0
-    assert made_progress(Checkpoint(1, 1), None)
+    assert next_attempt(last, CompleteCheckpoint(30, 1), "r", 0, counted=True) == Attempt(4, 30, 1, 0, "r", 0)
+    assert next_attempt(last, CompleteCheckpoint(20, 1), "r", 0, counted=False).failures == 0
+    assert made_progress(CompleteCheckpoint(1, 1), None)
 
 
 @pytest.mark.parametrize(

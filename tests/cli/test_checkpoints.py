@@ -13,8 +13,8 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.cli.views.checkpoints import show
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.plan import Outcome
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from tests.cli.cli_kit import document, here
 
 FILE = """\
@@ -96,7 +96,7 @@ def test_no_checkpoint_is_said(tmp_path, monkeypatch, capsys):
 def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
     """Saves of a day ago, in the format with the longest name, one of them verified."""
     found = [
-        StoredCheckpoint(step, 12, 64, 9_990_000_000, 3600.0, True, "", format="accelerate")
+        BucketCheckpoint(step, 12, 64, 9_990_000_000, 3600.0, True, "", format="accelerate")
         for step in (1_000_000, 999_000)
     ]
     rows = tuple(Row(one, resumes=one is found[0], verified=None, damage=()) for one in found)
@@ -110,7 +110,7 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
 @pytest.mark.parametrize(("keep", "said"), [(2, True), (3, False), (0, False)])
 def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
     """Who sees 450, 400 and 300 asks what has become of the others."""
-    found = [StoredCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
+    found = [BucketCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
     rows = tuple(Row(one, resumes=False, verified=None, damage=()) for one in found)
     show(CheckpointListing("mine", rows, (), 60.0, keep=keep), as_json=False)
     out, err = capsys.readouterr()

@@ -23,5 +23,13 @@ RETIRED = {
     "cost_upper_usd": "upper_usd",
     "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",
     "END_SPENT": "END_LIMIT_REACHED",
+    "Unit": "LocalSave; a unit is a physical one",
+    "LocalStep": "LocalCheckpoint",
+    "StoredStep": "BucketSave",
+    "StoredCheckpoint": "BucketCheckpoint",
+    "CommittedCheckpoints": "BucketCheckpoints",
+    "SavedState": "SaveState",
+    "Checkpoint": "CompleteCheckpoint",
+    "Held": "ObservedSave",
 }
 """Of classes, functions, arguments and fields."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.contract.formats.base import SavedState, Unit
+from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
@@ -151,17 +151,17 @@ def test_agent_sees_every_tear_in_files_of_the_real_trainer(recipe, straight):
     """A file cut at 10, 50 or 99.9 %, or missing, is never complete; the untouched checkpoint is."""
     source, one = recipe.folder / "straight/checkpoint-45", HuggingFace()
     root = recipe.folder / "tears"
-    unit = Unit(45, "checkpoint-45", "checkpoint-45")
-    shutil.copytree(source, root / unit.folder)
-    assert one.find(root) == [unit]
-    assert one.judge(root, unit).state is SavedState.COMPLETE
+    save = LocalSave(45, "checkpoint-45", "checkpoint-45")
+    shutil.copytree(source, root / save.folder)
+    assert one.find(root) == [save]
+    assert one.judge(root, save).state is SaveState.COMPLETE
     for name in ("model.safetensors", "optimizer.pt", "scheduler.pt", "rng_state.pth", "trainer_state.json"):
-        file = root / unit.folder / name
+        file = root / save.folder / name
         whole = file.read_bytes()
         for share in (0, 0.1, 0.5, 0.999):
             file.write_bytes(whole[: int(len(whole) * share)])
-            assert one.judge(root, unit).state is SavedState.TORN, (name, share)
+            assert one.judge(root, save).state is SaveState.TORN, (name, share)
         file.unlink()
-        assert one.judge(root, unit).state is not SavedState.COMPLETE, name
+        assert one.judge(root, save).state is not SaveState.COMPLETE, name
         file.write_bytes(whole)
-    assert one.judge(root, unit).state is SavedState.COMPLETE
+    assert one.judge(root, save).state is SaveState.COMPLETE

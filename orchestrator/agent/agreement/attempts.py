@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint, made_progress
 from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import PreconditionError, TransientError
@@ -54,7 +54,7 @@ class Attempt:
 
 def next_attempt(
     last: Optional[Attempt],
-    newest: Optional[Checkpoint],
+    newest: Optional[CompleteCheckpoint],
     message: str,
     worker: int,
     counted: bool,

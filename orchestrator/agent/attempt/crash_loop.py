@@ -10,14 +10,14 @@ from dataclasses import replace
 from typing import Iterable, Optional, Sequence, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
-from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.agent.checkpoints.bucket_checkpoints import BucketCheckpoints
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 
 ALIKE = 2
 MAX_BACK = 2
 
 
-def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint]) -> bool:
+def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[CompleteCheckpoint]) -> bool:
     """
     Return whether to resume from a checkpoint before *newest*.
 
@@ -31,7 +31,7 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[Checkpoint])
     )
 
 
-def go_back(checkpoints: CommittedCheckpoints, wanted: Attempt, newest: Checkpoint) -> Attempt:
+def go_back(checkpoints: BucketCheckpoints, wanted: Attempt, newest: CompleteCheckpoint) -> Attempt:
     """
     Return the attempt from the checkpoint before *newest*; *wanted* itself if there is no other one.
 
@@ -57,7 +57,9 @@ def go_back(checkpoints: CommittedCheckpoints, wanted: Attempt, newest: Checkpoi
     )
 
 
-def newest_but(complete: Iterable[Checkpoint], suspects: Sequence[Tuple[int, int]]) -> Optional[Checkpoint]:
+def newest_but(
+    complete: Iterable[CompleteCheckpoint], suspects: Sequence[Tuple[int, int]]
+) -> Optional[CompleteCheckpoint]:
     """Return the newest checkpoint that is not one of *suspects*, None if there is none."""
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
@@ -79,7 +81,7 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
     )
 
 
-def acquit(checkpoints: CommittedCheckpoints, attempt: Attempt) -> str:
+def acquit(checkpoints: BucketCheckpoints, attempt: Attempt) -> str:
     """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:

@@ -10,13 +10,13 @@ from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.peers import all_ended, first_ended
 from orchestrator.agent.attempt.rescue import Rescue
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
-from orchestrator.agent.checkpoints.committed_checkpoints import retain
+from orchestrator.agent.checkpoints.bucket_checkpoints import retain
 from orchestrator.agent.checkpoints.uncommitted import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import TIMEOUT
 from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
-from orchestrator.contract.bucket.completeness import Checkpoint
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, UncommittedManifest
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
@@ -123,7 +123,7 @@ class Finish:
                 noticed_at = clock.monotonic()
                 end = min(end, noticed_at + RESCUE)
 
-    def _committed(self) -> Optional[Checkpoint]:
+    def _committed(self) -> Optional[CompleteCheckpoint]:
         """Return the checkpoint with the training's result; outputs count only if they are of this incarnation."""
         parts, number = self._parts, self._parts.settings.incarnation
         if not parts.format.at_end or parts.settings.checkpoints.in_bucket:

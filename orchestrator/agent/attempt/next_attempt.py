@@ -11,7 +11,7 @@ from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
-from orchestrator.contract.bucket.completeness import Checkpoint, made_progress
+from orchestrator.contract.bucket.completeness import CompleteCheckpoint, made_progress
 
 SUSPECT_TIMEOUT = 10.0
 """Seconds for worker 0's decision to come through the bucket; without it the start goes on as it is."""
@@ -54,7 +54,7 @@ class NextAttempt:
         excused = outcome.kind is JobOutcomeKind.EXCUSED
         return next_attempt(attempt, newest, message, self._settings.worker, counted, excused, outcome.code)
 
-    def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[Checkpoint], str]:
+    def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[CompleteCheckpoint], str]:
         """Return the newest checkpoint to resume from, and why; a suspect of *attempt* only after new progress."""
         parts = self._parts
         newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)

@@ -10,7 +10,7 @@ from typing import Dict, Optional, Tuple
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.attempt.rescue import read_manifests
-from orchestrator.agent.checkpoints.on_disk import RESTORING
+from orchestrator.agent.checkpoints.local_checkpoints import RESTORING
 from orchestrator.agent.checkpoints.restore import NOTHING, Restored
 from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind

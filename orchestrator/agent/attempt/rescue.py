@@ -134,7 +134,7 @@ class Rescue:
             return ""
         with contextlib.suppress(OSError):
             for step in self._parts.local.steps():
-                if step.unit.holds(name):
+                if step.save.holds(name):
                     return step.state.value
         return ""
 
@@ -347,11 +347,11 @@ class Uncommitted:
         """Return the names of complete saves, which are about to be committed."""
         found: Set[str] = set()
         for step in self._parts.local.steps():
-            if step.complete and step.unit.files is None:
-                found.add(step.unit.folder)
+            if step.complete and step.save.files is None:
+                found.add(step.save.folder)
             elif step.complete:
-                start = "" if step.unit.folder == "." else f"{step.unit.folder}/"
-                found |= {start + name for name in step.unit.files or ()}
+                start = "" if step.save.folder == "." else f"{step.save.folder}/"
+                found |= {start + name for name in step.save.files or ()}
         return found
 
 

@@ -14,16 +14,21 @@ from typing import List, Optional, Set, Tuple
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.agreement.saves import SaveAgreement
 from orchestrator.agent.checkpoints import last_manifest
-from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
+from orchestrator.agent.checkpoints.bucket_checkpoints import BucketCheckpoints
 from orchestrator.agent.checkpoints.links import links_of
-from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep, files_below
+from orchestrator.agent.checkpoints.local_checkpoints import (
+    FileState,
+    LocalCheckpoint,
+    LocalCheckpoints,
+    files_below,
+)
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import Status
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from orchestrator.contract.clock import Clock
-from orchestrator.contract.formats.base import SavedState, Unit
+from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.formats.reading.saved_files import replaced_in_place
 from orchestrator.contract.machine_errors import DamagedError, FencedError, PreconditionError
@@ -47,7 +52,7 @@ class Committer:
         settings: Settings,
         bucket: JobBucket,
         *,
-        checkpoints: CommittedCheckpoints,
+        checkpoints: BucketCheckpoints,
         attempts: AttemptStore,
         local: LocalCheckpoints,
         status: Status,
@@ -109,7 +114,7 @@ class Committer:
             self._commit_all(steps)
             # A gang leaves a later save until it has agreed on it.
             floor = self._floor_of_saves() if self._settings.workers > 1 else math.inf
-            live = [one for one in whole if one.unit.live and one.step <= floor]
+            live = [one for one in whole if one.save.live and one.step <= floor]
             changed = bool(steps) or any(self._commit_changed(one) for one in live)
             if changed or self._follow_first(ended=False):
                 return True
@@ -122,7 +127,7 @@ class Committer:
         """Return the seconds until the next `commit`, None for the usual time."""
         return self._agreement.pause if self._settings.workers > 1 else self._pause
 
-    def _commit_all(self, steps: List[LocalStep]) -> None:
+    def _commit_all(self, steps: List[LocalCheckpoint]) -> None:
         """Commit *steps*, newest first; one that is torn keeps no older one back. Raise DamagedError."""
         torn: List[DamagedError] = []
         for number, step in enumerate(steps):
@@ -152,7 +157,7 @@ class Committer:
 
     def commit_outputs(self) -> None:
         """
-        Commit the whole folder as one unit, after the job exited with status 0.
+        Commit the whole folder as one save, after the job exited with status 0.
 
         Its step is the incarnation: the same for all workers, and greater than any before.
         """
@@ -167,10 +172,10 @@ class Committer:
             names = outputs_in(self._local.folder)
             if names:
                 number = self._settings.incarnation
-                unit = Unit(number, "outputs", ".", names)
-                self._commit_step(LocalStep(number, unit, SavedState.COMPLETE, ""), number)
+                save = LocalSave(number, "outputs", ".", names)
+                self._commit_step(LocalCheckpoint(number, save, SaveState.COMPLETE, ""), number)
 
-    def _pending(self, whole: List[LocalStep]) -> List[LocalStep]:
+    def _pending(self, whole: List[LocalCheckpoint]) -> List[LocalCheckpoint]:
         """
         Return what to commit, newest first: a machine by itself its newest step, a gang the one it agreed on.
 
@@ -178,8 +183,8 @@ class Committer:
         """
         floor = self._floor_of_saves()
         late = [one for one in whole if one.step > floor]
-        if any(one.unit.leans for one in late) and self._leaning_waits():
-            late = [one for one in late if not one.unit.leans]
+        if any(one.save.leans for one in late) and self._leaning_waits():
+            late = [one for one in late if not one.save.leans]
         # If several saves have the same step, the preferred one comes last and wins.
         by_step = {one.step: one for one in late}
         steps = sorted(by_step.values(), key=lambda one: one.step)
@@ -187,7 +192,7 @@ class Committer:
             return steps[-1:]
         return steps[: -1 - APART : -1] if self._local.at_rest else self._agreed(floor, steps)
 
-    def _agreed(self, floor: int, steps: List[LocalStep]) -> List[LocalStep]:
+    def _agreed(self, floor: int, steps: List[LocalCheckpoint]) -> List[LocalCheckpoint]:
         """Return this worker's first save from the step on that worker 0 has named, if it has that save."""
         named = self._agreement.step(floor, [one.step for one in steps], self._fence)
         # An agent of an earlier version names nothing.
@@ -237,17 +242,17 @@ class Committer:
         last = self._newest.manifest()
         return last is not None and replaced_in_place(one.name for one in last.files)
 
-    def _commit_changed(self, step: LocalStep) -> bool:
+    def _commit_changed(self, step: LocalCheckpoint) -> bool:
         """
         Commit changed files that were replaced in place and have no later step than the newest commit.
 
         A save with an earlier step is not committed: the job has started over.
         """
-        states, chosen = self._local.files_of(step.unit), self._local.format.chosen
+        states, chosen = self._local.files_of(step.save), self._local.format.chosen
         news, last = last_manifest.relevant(states, chosen), self._newest.manifest()
         if news == self._same.relevant or (last is not None and last_manifest.is_earlier(step, last)):
             return False
-        if last is not None and last_manifest.is_same(self._local.folder / step.unit.folder, news, last):
+        if last is not None and last_manifest.is_same(self._local.folder / step.save.folder, news, last):
             self._same = last_manifest.CommittedFiles.of(states, chosen)
             return False
         then = self._same.then(states, chosen)
@@ -261,16 +266,16 @@ class Committer:
         self._committed(newest.step)
         return True
 
-    def _commit_step(self, step: LocalStep, number: int, *, newest: bool = True) -> bool:
+    def _commit_step(self, step: LocalCheckpoint, number: int, *, newest: bool = True) -> bool:
         """Upload a step and write its manifest, unless that exists; return True."""
         began = self._clock.monotonic()
-        states = self._local.files_of(step.unit) if step.unit.live else ()
+        states = self._local.files_of(step.save) if step.save.live else ()
         folder, held = self._hold(step)
         try:
             if held.step != step.step:
                 # The next call sees the save that the job has made meanwhile.
                 if self._settings.workers > 1:
-                    raise DamagedError(f"{step.unit.name} was replaced before its copy and is not committed")
+                    raise DamagedError(f"{step.save.name} was replaced before its copy and is not committed")
                 step, number = held, self._number(held)
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
@@ -285,18 +290,18 @@ class Committer:
         self._same = self._same.then(states, self._local.format.chosen)
         return True
 
-    def _hold(self, step: LocalStep) -> Tuple[Optional[Path], LocalStep]:
+    def _hold(self, step: LocalCheckpoint) -> Tuple[Optional[Path], LocalCheckpoint]:
         """Return a folder in which the save stays as it is, though the job replaces its own, and that save."""
         if self._local.format.at_end:
             return None, step
         try:
-            return self._local.copy(step) if step.unit.live else (self._local.link(step), step)
+            return self._local.copy(step) if step.save.live else (self._local.link(step), step)
         except OSError as error:
             # A full disk may still hold the save itself, and the upload detects changes.
-            say(f"{step.unit.name} is uploaded from its place: {error}")
+            say(f"{step.save.name} is uploaded from its place: {error}")
             return None, step
 
-    def _number(self, step: LocalStep) -> int:
+    def _number(self, step: LocalCheckpoint) -> int:
         """Return the step to commit under: the save's own, else the reported one, else a count of saves."""
         floor = self._floor_of_saves()
         if step.own_step is not None and step.own_step > floor:
@@ -304,7 +309,9 @@ class Committer:
         reported = self._status.get("step")
         return max(floor + 1, reported if isinstance(reported, int) else 0)
 
-    def _manifest(self, step: LocalStep, number: int, files: Tuple[StoredFile, ...], *, newest: bool) -> None:
+    def _manifest(
+        self, step: LocalCheckpoint, number: int, files: Tuple[StoredFile, ...], *, newest: bool
+    ) -> None:
         settings, chosen = self._settings, self._local.format.chosen
         self._fence()
         if self._newest.gives_way(self._floor):
@@ -312,8 +319,8 @@ class Committer:
         # Written last: this write makes the checkpoint exist; a kill before it leaves only loose files.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
-            self._attempt, step.unit.folder, files, self._clock.now(), chosen, step.own_step,
-            links_of(self._local.folder, step.unit),
+            self._attempt, step.save.folder, files, self._clock.now(), chosen, step.own_step,
+            links_of(self._local.folder, step.save),
         )  # fmt: skip
         self._write(manifest)
         if newest:
@@ -347,15 +354,17 @@ class Committer:
         self._bucket.delete(name, held.generation)
         return False
 
-    def _upload(self, step: LocalStep, number: int, source: Path, *, held: bool) -> Tuple[StoredFile, ...]:
+    def _upload(
+        self, step: LocalCheckpoint, number: int, source: Path, *, held: bool
+    ) -> Tuple[StoredFile, ...]:
         """
         Upload the payload first and the file that completes the step for its framework last.
 
         A copy of the bucket's folder thus never looks complete too early. Raise DamagedError if a file changed.
         """
         local = self._local
-        folder = source / step.unit.folder
-        before = local.files_of(step.unit) if not held else files_below(folder)
+        folder = source / step.save.folder
+        before = local.files_of(step.save) if not held else files_below(folder)
 
         def send(one: FileState) -> StoredFile:
             target = file_name(number, self._settings.incarnation, self._settings.worker, one.name)
@@ -368,9 +377,9 @@ class Committer:
             sent = list(pool.map(send, payload))
         sent += [send(one) for one in before if local.format.closes(one.name)]
         # A link shares its bytes with the job's file, so both kinds are compared.
-        whole = files_below(folder) == before if held else local.files_of(step.unit) == before
+        whole = files_below(folder) == before if held else local.files_of(step.save) == before
         if not whole or not (held or local.format.at_end or step in local.steps()):
-            raise DamagedError(f"{step.unit.name} changed while it was uploaded, so it is not committed")
+            raise DamagedError(f"{step.save.name} changed while it was uploaded, so it is not committed")
         return tuple(sorted(sent, key=lambda one: one.name))
 
     def _fence(self) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
-from orchestrator.agent.checkpoints.committed_checkpoints import REPLACED, CommittedCheckpoints
-from orchestrator.agent.checkpoints.on_disk import FileState, LocalCheckpoints, LocalStep
+from orchestrator.agent.checkpoints.bucket_checkpoints import REPLACED, BucketCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import FileState, LocalCheckpoint, LocalCheckpoints
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import Manifest
 from orchestrator.contract.file_checksum import sha256_of
@@ -19,7 +19,7 @@ FILES = "files"
 class LastManifest:
     """The manifest of the newest checkpoint, read once for each attempt."""
 
-    def __init__(self, worker: int, checkpoints: CommittedCheckpoints, local: LocalCheckpoints) -> None:
+    def __init__(self, worker: int, checkpoints: BucketCheckpoints, local: LocalCheckpoints) -> None:
         self._worker = worker
         self._checkpoints = checkpoints
         self._local = local
@@ -59,7 +59,7 @@ class LastManifest:
                 self._checkpoints.suspect(one, REPLACED)
 
 
-def is_earlier(step: LocalStep, last: Manifest) -> bool:
+def is_earlier(step: LocalCheckpoint, last: Manifest) -> bool:
     """Return whether a save has an earlier step than the newest commit: then the job has started over."""
     return step.own_step is not None and last.own_step is not None and step.own_step < last.own_step
 

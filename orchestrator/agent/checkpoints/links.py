@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Iterable, List, Tuple
 
 from orchestrator.contract.bucket.manifest import MAX_LINKS
-from orchestrator.contract.formats.base import Unit
+from orchestrator.contract.formats.base import LocalSave
 
 DEEPEST = 8
 
 
-def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
+def links_of(root: Path, save: LocalSave) -> Tuple[Tuple[str, str], ...]:
     """
-    Return the links below *root* to files of a unit, as (name, target) relative to *root*. Never raises.
+    Return the links below *root* to files of a save, as (name, target) relative to *root*. Never raises.
 
     A link to another save, or out of the folder, is left out.
     """
@@ -26,7 +26,7 @@ def links_of(root: Path, unit: Unit) -> Tuple[Tuple[str, str], ...]:
         for name in _names(root):
             # Both resolved, since the checkpoint folder itself may be reached through a link.
             target = os.path.relpath(os.path.realpath(str(root / name)), str(top))
-            if not target.startswith("..") and target != "." and _is_in(unit, target):
+            if not target.startswith("..") and target != "." and _is_in(save, target):
                 found.append((name, target))
     return tuple(sorted(found)[:MAX_LINKS])
 
@@ -64,9 +64,9 @@ def _names(root: Path) -> List[str]:
     return found
 
 
-def _is_in(unit: Unit, target: str) -> bool:
-    """Return whether a file or folder belongs to a unit."""
-    if unit.files is None:
-        return target == unit.folder or target.startswith(f"{unit.folder}/")
-    start = "" if unit.folder == "." else f"{unit.folder}/"
-    return any(start + one == target or (start + one).startswith(f"{target}/") for one in unit.files)
+def _is_in(save: LocalSave, target: str) -> bool:
+    """Return whether a file or folder belongs to a save."""
+    if save.files is None:
+        return target == save.folder or target.startswith(f"{save.folder}/")
+    start = "" if save.folder == "." else f"{save.folder}/"
+    return any(start + one == target or (start + one).startswith(f"{target}/") for one in save.files)

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import List, Optional, Sequence, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.checkpoints.committed_checkpoints import CommittedCheckpoints
+from orchestrator.agent.checkpoints.bucket_checkpoints import BucketCheckpoints
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.agent.checkpoints.on_disk import RESTORING, LocalCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.formats.base import SavedState, Unit
+from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.machine_errors import DamagedError, SliceSizeError
 from orchestrator.contract.replacing import sync_folder
 
@@ -48,7 +48,7 @@ class Restorer:
         self,
         settings: Settings,
         bucket: JobBucket,
-        checkpoints: CommittedCheckpoints,
+        checkpoints: BucketCheckpoints,
         local: LocalCheckpoints,
     ) -> None:
         self._settings = settings
@@ -78,9 +78,9 @@ class Restorer:
             notes += self._replace(manifest, wrong)
         # After the files: a dangling link would be taken for a checkpoint that is missing.
         make_links(local.folder, manifest.links)
-        unit = _unit_of(manifest, local.format.find(local.folder))
-        notes += local.format.repair(local.folder, unit)
-        path = local.format.resume(str(local.folder), unit)
+        save = _save_of(manifest, local.format.find(local.folder))
+        notes += local.format.repair(local.folder, save)
+        path = local.format.resume(str(local.folder), save)
         return Restored(path, tuple(notes), counted=not manifest.proven)
 
     def discard(self, attempt: Attempt) -> None:
@@ -112,14 +112,14 @@ class Restorer:
         notes = []
         for one in self._local.steps():
             # The framework itself skips it, and the user may want its weights.
-            if one.state is SavedState.NOT_RESUMABLE:
+            if one.state is SaveState.NOT_RESUMABLE:
                 continue
             if not one.complete or step is None or one.step > step:
                 message = (
                     "after the step to resume from" if one.complete else f"{one.state.value} ({one.message})"
                 )
-                place = self._local.put_aside(one.unit, torn=not one.complete)
-                notes.append(f"{one.unit.name} is {message}, moved to {place}")
+                place = self._local.put_aside(one.save, torn=not one.complete)
+                notes.append(f"{one.save.name} is {message}, moved to {place}")
         return notes
 
     def _replace(self, manifest: Manifest, wrong: str) -> List[str]:
@@ -130,7 +130,7 @@ class Restorer:
         there = any((target / name).exists() for name in names) if names is not None else target.is_dir()
         if there:
             name = manifest.folder if names is None else names[0]
-            place = local.put_aside(Unit(manifest.step, name, manifest.folder, names), torn=True)
+            place = local.put_aside(LocalSave(manifest.step, name, manifest.folder, names), torn=True)
             notes.append(f"{name} differs from its manifest ({wrong}), moved to {place}")
         self._download(manifest, target)
         return notes
@@ -186,13 +186,13 @@ def _difference(folder: Path, manifest: Manifest) -> Optional[str]:
     return None
 
 
-def _unit_of(manifest: Manifest, units: Sequence[Unit]) -> Unit:
-    """Return the unit on disk with the manifest's files, as the format names it, with the manifest's step."""
+def _save_of(manifest: Manifest, saves: Sequence[LocalSave]) -> LocalSave:
+    """Return the save on disk with the manifest's files, as the format names it, with the manifest's step."""
     names = {one.name for one in manifest.files}
-    for one in units:
+    for one in saves:
         if one.folder == manifest.folder and (one.files is None or names & set(one.files)):
             return replace(one, step=manifest.step)
-    return Unit(manifest.step, manifest.folder, manifest.folder)
+    return LocalSave(manifest.step, manifest.folder, manifest.folder)
 
 
 def _base_of(manifest: Manifest) -> Optional[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Iterator, List, Optional, Set, Tuple
 
-from orchestrator.agent.checkpoints.on_disk import RESTORING, LocalCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import RESTORING, LocalCheckpoints
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings
@@ -138,11 +138,11 @@ def _committed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[s
     folders, names = [RESTORING], set(local.format.pointers)
     for one in local.steps():
         if one.complete and one.step <= committed:
-            start = "" if one.unit.folder == "." else f"{one.unit.folder}/"
-            if one.unit.files is None:
+            start = "" if one.save.folder == "." else f"{one.save.folder}/"
+            if one.save.files is None:
                 folders.append(start)
             else:
-                names |= {start + name for name in one.unit.files}
+                names |= {start + name for name in one.save.files}
     begins = tuple(folders)
     return lambda name: name in names or name.startswith(begins)
 

@@ -7,24 +7,24 @@ from pathlib import Path
 
 from orchestrator.advice.rehearsal.same_bytes import FilePrint, Prints
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.ports import Store
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 
 ARCHIVES = (".npz", ".pt", ".pth", ".pth.tar", ".keras", ".ckpt", ".zip", ".bin", ".pkl")
 NEWEST = 3
 """Number of the newest checkpoints to read; two runs can be compared if they have one step in common."""
 
 
-def read_prints(store: Store, checkpoints: Sequence[StoredCheckpoint]) -> dict[int, Prints]:
+def read_prints(store: Store, checkpoints: Sequence[BucketCheckpoint]) -> dict[int, Prints]:
     """Return the fingerprints of the newest complete checkpoints, by step. Raise TpuctlError."""
     complete = [one for one in checkpoints if one.complete]
-    newest: dict[int, StoredCheckpoint] = {}
+    newest: dict[int, BucketCheckpoint] = {}
     for one in complete:
         newest.setdefault(one.step, one)
     return {step: _prints(store, one) for step, one in list(newest.items())[:NEWEST]}
 
 
-def _prints(store: Store, checkpoint: StoredCheckpoint) -> Prints:
+def _prints(store: Store, checkpoint: BucketCheckpoint) -> Prints:
     return {
         _relative(name, checkpoint): found
         for name, sha256 in checkpoint.objects
@@ -32,7 +32,7 @@ def _prints(store: Store, checkpoint: StoredCheckpoint) -> Prints:
     }
 
 
-def _relative(name: str, checkpoint: StoredCheckpoint) -> str:
+def _relative(name: str, checkpoint: BucketCheckpoint) -> str:
     """Return a file's name without its incarnation, which differs between two runs."""
     parts = name[len(CHECKPOINTS) :].split("/")
     return "/".join(parts if checkpoint.incarnation is None else parts[2:])

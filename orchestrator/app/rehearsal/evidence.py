@@ -10,7 +10,7 @@ from orchestrator.advice.rehearsal.run import Moment, ObservedRun, Save, Shown, 
 from orchestrator.app.rehearsal.checkpoint_prints import read_prints
 from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.agent_lines import is_agent_line
-from orchestrator.contract.formats.base import Format, SavedState
+from orchestrator.contract.formats.base import Format, SaveState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat, Present, Unknown
@@ -194,13 +194,13 @@ def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
     A save that is replaced in place shows its step only in its content.
     """
     changed = [u for u in format_.find(folder) if _changed(folder, u.folder, u.files) > moment]
-    judged = [(unit, format_.judge(folder, unit)) for unit in changed]
-    steps = [u.step if j.step is None else j.step for u, j in judged if j.state is SavedState.COMPLETE]
+    judged = [(save, format_.judge(folder, save)) for save in changed]
+    steps = [u.step if j.step is None else j.step for u, j in judged if j.state is SaveState.COMPLETE]
     return [step for step in steps if step >= 0]
 
 
 def _changed(folder: Path, below: str, files: "tuple[str, ...] | None") -> float:
-    """Return the latest modification time of a unit's files in seconds since the epoch. Raise OSError."""
+    """Return the latest modification time of a save's files in seconds since the epoch. Raise OSError."""
     if files is None:
         inside = [one for one in (folder / below).rglob("*") if not one.is_dir()]
         return max((one.stat().st_mtime for one in inside), default=0.0)

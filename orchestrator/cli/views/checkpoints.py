@@ -5,7 +5,7 @@ import click
 from orchestrator.app.checkpoints import CheckpointListing, Row
 from orchestrator.app.fetch import Fetched
 from orchestrator.cli.console import print_json, put, say, talk
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.domain.text.format_name import format_name
@@ -55,7 +55,7 @@ def _table(listing: CheckpointListing) -> None:
             put(f"{'':>11}{cut(damage)}")
 
 
-def _cells(one: StoredCheckpoint, now: float) -> tuple[str, ...]:
+def _cells(one: BucketCheckpoint, now: float) -> tuple[str, ...]:
     tpu = "-" if one.incarnation is None else f"#{one.incarnation}"
     age = span_text(max(0.0, now - one.saved_at))
     return (

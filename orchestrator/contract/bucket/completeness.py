@@ -10,7 +10,7 @@ from orchestrator.contract.machine_errors import DamagedError
 
 
 @dataclass(frozen=True, order=True)
-class Checkpoint:
+class CompleteCheckpoint:
     """A complete checkpoint; *incarnation* is -1 if the framework wrote it to the bucket itself."""
 
     step: int
@@ -27,7 +27,7 @@ class CheckpointVerdict:
     *manifests* are those that make it complete, else all readable ones. Without any manifest *message* is empty.
     """
 
-    checkpoint: Optional[Checkpoint]
+    checkpoint: Optional[CompleteCheckpoint]
     manifests: Tuple[Manifest, ...]
     message: str = ""
 
@@ -66,7 +66,7 @@ def judge(sizes: Mapping[str, int], bodies: Mapping[str, Optional[bytes]]) -> Ch
     return CheckpointVerdict(None, tuple(found), damage or _missing_message(found))
 
 
-def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
+def completed_by(manifests: Sequence[Manifest]) -> Optional[CompleteCheckpoint]:
     """Return the checkpoint that these manifests of one step and incarnation complete, or None."""
     found = _of_all_workers(manifests)
     if not found:
@@ -76,7 +76,7 @@ def completed_by(manifests: Sequence[Manifest]) -> Optional[Checkpoint]:
         if len(found) > 1
         else "the checkpoint is complete"
     )
-    return Checkpoint(found[0].step, found[0].incarnation, len(found), message)
+    return CompleteCheckpoint(found[0].step, found[0].incarnation, len(found), message)
 
 
 def _of_all_workers(manifests: Sequence[Manifest]) -> Tuple[Manifest, ...]:
@@ -126,13 +126,13 @@ def _missing_message(manifests: Sequence[Manifest]) -> str:
     return text if alike else f"{text}, and of different attempts"
 
 
-def disposable(complete: Iterable[Checkpoint], keep: int) -> Tuple[int, ...]:
+def disposable(complete: Iterable[CompleteCheckpoint], keep: int) -> Tuple[int, ...]:
     """Return the complete steps that retention may remove: all but the newest *keep*, at least two."""
     steps = sorted({one.step for one in complete}, reverse=True)
     # At least two: if the newest one makes the job crash, the one before is needed.
     return tuple(steps[max(2, keep) :])
 
 
-def made_progress(newest: Optional[Checkpoint], resume_step: Optional[int]) -> bool:
+def made_progress(newest: Optional[CompleteCheckpoint], resume_step: Optional[int]) -> bool:
     """Return whether a gang that started from *resume_step* has since completed a checkpoint."""
     return newest is not None and (resume_step is None or newest.step > resume_step)

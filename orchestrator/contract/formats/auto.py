@@ -13,12 +13,12 @@ from typing import AbstractSet, Dict, FrozenSet, Iterator, List, Optional, Tuple
 
 from orchestrator.contract.formats.base import (
     UNKNOWN,
+    BucketSave,
     Format,
     Listing,
-    SavedState,
+    LocalSave,
+    SaveState,
     SaveVerdict,
-    StoredStep,
-    Unit,
 )
 from orchestrator.contract.formats.fairseq import Fairseq
 from orchestrator.contract.formats.files import Files
@@ -54,7 +54,7 @@ class Auto(Format):
         self._chosen: Optional[Format] = None
         self._assigned: AbstractSet[str] = frozenset()
         self._bases: Tuple[str, ...] = ()
-        self._units: Dict[str, Tuple[Unit, Format, str, Unit]] = {}
+        self._saves: Dict[str, Tuple[LocalSave, Format, str, LocalSave]] = {}
         self._adopted: Optional[str] = None
         self._polls = 0
 
@@ -86,49 +86,49 @@ class Auto(Format):
         elif name in self._strong:
             self._chosen = self._strong[name]
 
-    def find(self, root: Path) -> List[Unit]:
-        """Return the units of the chosen format from all folders; before the choice, those of every format."""
+    def find(self, root: Path) -> List[LocalSave]:
+        """Return the saves of the chosen format from all folders; before the choice, those of every format."""
         surveyed = survey(root, self._marker)
         # Surveyed each time, because the job may have started to save in another format.
-        self._assigned, self._units = surveyed.assigned, {}
+        self._assigned, self._saves = surveyed.assigned, {}
         # Single files are the weakest evidence: a framework's format may still replace them.
         for format_ in (self._chosen,) if self._is_strong() else self._strong.values():
             self._add(root, format_, surveyed)
         if not self._is_strong():
             # Last, so that a file of a framework's save does not count a second time.
-            for unit in self._files.find(root):
-                self._units.setdefault(unit.name, (unit, self._files, "", unit))
-        return [one[0] for one in self._units.values()]
+            for save in self._files.find(root):
+                self._saves.setdefault(save.name, (save, self._files, "", save))
+        return [one[0] for one in self._saves.values()]
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        """Return the verdict of the unit's format; the first format with a complete save is chosen."""
-        format_, base, inner = self._lower(unit)
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        """Return the verdict of the save's format; the first format with a complete save is chosen."""
+        format_, base, inner = self._lower(save)
         judged = format_.judge(_folder(root, base), inner)
         # Only a complete save decides: by name alone, files may be weights that the job starts from.
-        if judged.state is SavedState.COMPLETE and not self._is_strong() and self._chosen is not format_:
+        if judged.state is SaveState.COMPLETE and not self._is_strong() and self._chosen is not format_:
             self._chosen = format_
         return judged
 
-    def owns(self, unit: Unit) -> bool:
-        """Return whether *unit* counts; single files do not once a framework's format is chosen."""
-        return not (self._is_strong() and self._lower(unit)[0] is self._files)
+    def owns(self, save: LocalSave) -> bool:
+        """Return whether *save* counts; single files do not once a framework's format is chosen."""
+        return not (self._is_strong() and self._lower(save)[0] is self._files)
 
     def closes(self, name: str) -> bool:
         return self._chosen is not None and self._chosen.closes(name.rsplit("/", 1)[-1])
 
-    def resume(self, root: str, unit: Unit) -> str:
-        format_, base, inner = self._lower(unit)
+    def resume(self, root: str, save: LocalSave) -> str:
+        format_, base, inner = self._lower(save)
         return format_.resume(str(_folder(Path(root), base)), inner)
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         format_, base, inner = self._lower(chosen)
         return format_.repair(_folder(root, base), inner)
 
-    def target(self, root: Path, unit: Unit) -> Optional[int]:
-        format_, base, inner = self._lower(unit)
+    def target(self, root: Path, save: LocalSave) -> Optional[int]:
+        format_, base, inner = self._lower(save)
         return format_.target(_folder(root, base), inner)
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """
         Yield the steps in the bucket, newest first, of the first format with a complete one.
 
@@ -142,7 +142,7 @@ class Auto(Format):
                 yield from held
                 return
         surveyed = survey_bucket(listing, self._marker)
-        found: Dict[str, List[StoredStep]] = {}
+        found: Dict[str, List[BucketSave]] = {}
         for name, bases in surveyed.bases.items():
             found[name] = list(self._stored_in(listing, self._strong[name], tuple(sorted(bases))))
         files = Listing(surveyed.files, (), listing.has, listing.read, listing.below)
@@ -159,8 +159,8 @@ class Auto(Format):
 
     def _stored_in(
         self, listing: Listing, format_: Optional[Format], bases: Tuple[str, ...]
-    ) -> Iterator[StoredStep]:
-        found: List[StoredStep] = []
+    ) -> Iterator[BucketSave]:
+        found: List[BucketSave] = []
         for base in bases if format_ is not None else ():
             level = listing
             for part in filter(None, base.split("/")):
@@ -180,36 +180,36 @@ class Auto(Format):
         bases = tuple(sorted({*surveyed.bases.get(format_.name, ()), *known}))
         self._bases = bases if format_ is self._chosen else self._bases
         for base in bases:
-            for inner in _units_of(format_, root, base):
-                unit = _lifted(inner, root, base)
-                self._units[unit.name] = (unit, format_, base, inner)
+            for inner in _saves_of(format_, root, base):
+                save = _lifted(inner, root, base)
+                self._saves[save.name] = (save, format_, base, inner)
 
-    def _lower(self, unit: Unit) -> Tuple[Format, str, Unit]:
-        """Return a unit's format, its folder, and the unit with paths relative to that folder."""
-        held = self._units.get(unit.name)
+    def _lower(self, save: LocalSave) -> Tuple[Format, str, LocalSave]:
+        """Return a save's format, its folder, and the save with paths relative to that folder."""
+        held = self._saves.get(save.name)
         if held is not None:
-            return held[1], held[2], replace(held[3], step=unit.step if held[3].live else held[3].step)
-        base, _, name = unit.folder.rpartition("/")
-        return self._chosen or self._files, base, replace(unit, folder=name, name=name)
+            return held[1], held[2], replace(held[3], step=save.step if held[3].live else held[3].step)
+        base, _, name = save.folder.rpartition("/")
+        return self._chosen or self._files, base, replace(save, folder=name, name=name)
 
 
-def _units_of(format_: Format, root: Path, base: str) -> List[Unit]:
-    """Return a format's units in a folder, newest first; the folder of all checkpoints may itself be a unit."""
+def _saves_of(format_: Format, root: Path, base: str) -> List[LocalSave]:
+    """Return a format's saves in a folder, newest first; the folder of all checkpoints may itself be a save."""
     if base == ROOT:
-        return [Unit(UNKNOWN, root.name, root.name, live=True)]
+        return [LocalSave(UNKNOWN, root.name, root.name, live=True)]
     return sorted(format_.find(root / base), key=lambda one: one.step, reverse=True)
 
 
-def _lifted(unit: Unit, root: Path, base: str) -> Unit:
-    """Return a unit with its path relative to the folder of all checkpoints."""
+def _lifted(save: LocalSave, root: Path, base: str) -> LocalSave:
+    """Return a save with its path relative to the folder of all checkpoints."""
     if base == ROOT:
         names = tuple(sorted(one.relative_to(root).as_posix() for one in root.rglob("*") if one.is_file()))
         plain = tuple(name for name in names if not name.startswith((".restore-", ".quarantine-")))
-        return replace(unit, name=ROOT, folder=".", files=plain)
-    if unit.files is not None:
-        files = tuple(_joined(base, name) for name in unit.files)
-        return replace(unit, name=_joined(base, unit.name), folder=".", files=files)
-    return replace(unit, name=_joined(base, unit.name), folder=_joined(base, unit.folder))
+        return replace(save, name=ROOT, folder=".", files=plain)
+    if save.files is not None:
+        files = tuple(_joined(base, name) for name in save.files)
+        return replace(save, name=_joined(base, save.name), folder=".", files=files)
+    return replace(save, name=_joined(base, save.name), folder=_joined(base, save.folder))
 
 
 def _folder(root: Path, base: str) -> Path:

@@ -19,7 +19,7 @@ _RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
 """Random state of a process that saves nothing else (Trainer, accelerate)."""
 
 
-class SavedState(enum.Enum):
+class SaveState(enum.Enum):
     """
     Judge a step on disk. Only a COMPLETE one is ever committed or resumed from.
 
@@ -33,14 +33,14 @@ class SavedState(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Unit:
+class LocalSave:
     """
     The files of one step, relative to the folder of all checkpoints.
 
     *folder* is `.` if the files lie beside those of other steps. *files* are relative to it; None means
-    everything below it. Of two units of one step the higher *rank* is preferred. The files of a *live* unit
+    everything below it. Of two saves of one step the higher *rank* is preferred. The files of a *live* save
     may be replaced at any moment, so it is committed from a copy, and only its content may tell its step. A
-    *leans* unit is whole, but the program also keeps files that it replaces in place (`last.ckpt`), which
+    *leans* save is whole, but the program also keeps files that it replaces in place (`last.ckpt`), which
     belong to a later step by now.
     """
 
@@ -53,7 +53,7 @@ class Unit:
     leans: bool = False
 
     def holds(self, name: str) -> bool:
-        """Return whether a file, relative to the folder of all checkpoints, belongs to the unit."""
+        """Return whether a file, relative to the folder of all checkpoints, belongs to the save."""
         start = "" if self.folder == "." else f"{self.folder}/"
         if self.files is None:
             return name.startswith(start)
@@ -61,7 +61,7 @@ class Unit:
 
 
 UNKNOWN = -1
-"""Step of a unit whose name shows none."""
+"""Step of a save whose name shows none."""
 QUIET = 1
 PATIENT = 3
 LONG = 24
@@ -71,12 +71,12 @@ LONG = 24
 @dataclass(frozen=True)
 class SaveVerdict:
     """
-    Judge a unit and say why; *step* is set only if the content tells it.
+    Judge a save and say why; *step* is set only if the content tells it.
 
     A complete one with *rest* counts after its files have not changed for that many checks.
     """
 
-    state: SavedState
+    state: SaveState
     message: str = ""
     step: Optional[int] = None
     rest: int = 0
@@ -98,7 +98,7 @@ class Listing:
 
 
 @dataclass(frozen=True)
-class StoredStep:
+class BucketSave:
     """
     A step that the job wrote to the bucket itself; *message* says what makes it complete, or what is missing.
 
@@ -119,17 +119,17 @@ def nothing() -> Listing:
 
 def complete(step: Optional[int] = None, rest: int = 0) -> SaveVerdict:
     """Return the verdict COMPLETE."""
-    return SaveVerdict(SavedState.COMPLETE, "", step, rest)
+    return SaveVerdict(SaveState.COMPLETE, "", step, rest)
 
 
 def torn(message: str) -> SaveVerdict:
-    """Return the verdict on a unit with a damaged file."""
-    return SaveVerdict(SavedState.TORN, message)
+    """Return the verdict on a save with a damaged file."""
+    return SaveVerdict(SaveState.TORN, message)
 
 
 def unfinished(message: str) -> SaveVerdict:
-    """Return the verdict on a unit whose last file is missing."""
-    return SaveVerdict(SavedState.UNFINISHED, message)
+    """Return the verdict on a save whose last file is missing."""
+    return SaveVerdict(SaveState.UNFINISHED, message)
 
 
 class Format:
@@ -159,40 +159,40 @@ class Format:
     def continue_as(self, name: str, base: Optional[str] = None) -> None:
         """Continue in the format of the newest checkpoint, in folder *base*; only `auto` has a choice."""
 
-    def owns(self, unit: Unit) -> bool:
-        """Return whether a unit counts after all were judged; `auto` finds units of several formats."""
+    def owns(self, save: LocalSave) -> bool:
+        """Return whether a save counts after all were judged; `auto` finds saves of several formats."""
         return True
 
-    def find(self, root: Path) -> List[Unit]:
-        """Return the units by their names alone, without reading them. Raise OSError."""
+    def find(self, root: Path) -> List[LocalSave]:
+        """Return the saves by their names alone, without reading them. Raise OSError."""
         raise NotImplementedError
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        """Read and judge the files of a unit. Raise OSError if one vanishes."""
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        """Read and judge the files of a save. Raise OSError if one vanishes."""
         raise NotImplementedError
 
     def closes(self, name: str) -> bool:
-        """Return whether this file makes its unit complete, so that it must be uploaded last."""
+        """Return whether this file makes its save complete, so that it must be uploaded last."""
         return False
 
     def follows(self, name: str) -> bool:
         """Return whether every machine writes such a file beside worker 0's save, which is valid without it."""
         return _RANDOM.fullmatch(name.rpartition("/")[2]) is not None
 
-    def resume(self, root: str, unit: Unit) -> str:
+    def resume(self, root: str, save: LocalSave) -> str:
         """Return the path that the job is given to resume from."""
-        first = unit.files[0] if unit.folder == "." and unit.files else unit.folder
+        first = save.files[0] if save.folder == "." and save.files else save.folder
         return f"{root.rstrip('/')}/{first}"
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         """Make the framework choose *chosen* at its start; return what was changed. Raise OSError."""
         return []
 
-    def target(self, root: Path, unit: Unit) -> Optional[int]:
+    def target(self, root: Path, save: LocalSave) -> Optional[int]:
         """Return the last step of the training according to the checkpoint, None if unknown."""
         return None
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """Yield the steps that the job wrote to the bucket itself, newest first."""
         return iter(())
 

@@ -12,7 +12,15 @@ import re
 from pathlib import Path
 from typing import List
 
-from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.base import (
+    Format,
+    LocalSave,
+    SaveVerdict,
+    complete,
+    entries,
+    torn,
+    unfinished,
+)
 from orchestrator.contract.formats.reading.pickled import updates_in
 from orchestrator.contract.formats.reading.whole import copy_over, zip_damage
 
@@ -32,7 +40,7 @@ class Fairseq(Format):
     name = "fairseq"
     wants = f"{LAST}, or a whole checkpoint_EPOCH_UPDATE.pt"
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         """Return the files that fairseq may resume from, and unfinished ones; *best* files are copies."""
         found = []
         for path in entries(root):
@@ -43,24 +51,24 @@ class Fairseq(Format):
             # Files that are never written again precede the copies, which a kill may have truncated.
             rank = 2 if by_update else 0 if plain == LAST else 1
             step = int(by_update[1]) if by_update else 0
-            found.append(Unit(step, path.name, ".", (path.name,), rank))
+            found.append(LocalSave(step, path.name, ".", (path.name,), rank))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
         """Check the whole archive, and read the number of updates if the name does not show it."""
-        path = root / unit.name
-        if unit.name.endswith(_STAGING):
+        path = root / save.name
+        if save.name.endswith(_STAGING):
             return unfinished("it was never renamed")
         damage = zip_damage(path)
         if damage:
             return torn(damage)
-        updates = unit.step if unit.rank == 2 else updates_in(path)
-        return torn(f"{unit.name} holds no number of updates") if updates is None else complete(updates)
+        updates = save.step if save.rank == 2 else updates_in(path)
+        return torn(f"{save.name} holds no number of updates") if updates is None else complete(updates)
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         last, source = root / LAST, root / chosen.name
         # A best or last file may be truncated by a kill, so its content is compared, not its name.
-        alias = Unit(0, LAST, ".", (LAST,))
+        alias = LocalSave(0, LAST, ".", (LAST,))
         if source == last or (
             last.exists() and self.judge(root, alias).step == self.judge(root, chosen).step
         ):

@@ -1,7 +1,7 @@
 """
 Single files, numbered or replaced in place, as Lightning, nanoGPT, torchvision, numpy and most loops write them.
 
-The newest save is one unit: every file that is replaced in place (`last.ckpt`, `best.pt`), the newest of each
+The newest save is one save: every file that is replaced in place (`last.ckpt`, `best.pt`), the newest of each
 numbered series (`model_000100.pt` with `optim_000100.pt` and `meta_000100.json`), and the small files beside
 them. So whatever the program reads at its start is restored under its own name.
 """
@@ -18,11 +18,11 @@ from orchestrator.contract.formats.base import (
     PATIENT,
     QUIET,
     UNKNOWN,
+    BucketSave,
     Format,
     Listing,
+    LocalSave,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     entries,
     torn,
@@ -62,7 +62,7 @@ class Files(Format):
         self._several = False
         self._finished: Set[str] = set()
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         """Return the newest save, and the older numbered files."""
         names = [path.relative_to(root).as_posix() for path in self._walk(root, root, 0)]
         # A folder with random state only is another machine's view of worker 0's save.
@@ -74,23 +74,23 @@ class Files(Format):
         )
         self._finished = set() if self._several else _finished(saves)
         leans = any(one.number is None and not one.side for one in saves.head)
-        units = [
-            Unit(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
+        found = [
+            LocalSave(number, ones[0].name, ".", tuple(sorted(one.name for one in ones)), leans=leans)
             for number, ones in saves.older
             if ones[0].kind is not NameKind.TIME
         ]
         if saves.head:
             files = tuple(sorted({one.name for one in saves.head}))
             self._saves = {files: saves}
-            units.append(Unit(UNKNOWN, main_of(saves), ".", files, rank=1, live=True))
-        return units
+            found.append(LocalSave(UNKNOWN, main_of(saves), ".", files, rank=1, live=True))
+        return found
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
         """Read every file to its end; for the newest save also find its step in the content."""
         unknown = False
-        saves = self._saves.get(unit.files or ())
+        saves = self._saves.get(save.files or ())
         sides = {one.name for one in saves.head if one.side} if saves else set()
-        for name in unit.files or ():
+        for name in save.files or ():
             if name in sides and not numbered(base_of(name)):
                 continue  # It may be written at any time, and no resume fails because of it.
             # Every byte is read: a truncated file often begins well.
@@ -98,8 +98,8 @@ class Files(Format):
             if damage:
                 return torn(damage)
             unknown = unknown or (damage is None and name not in sides)
-        if saves is None or not unit.live:
-            finished = not unknown and self._finished.issuperset(unit.files or ("",))
+        if saves is None or not save.live:
+            finished = not unknown and self._finished.issuperset(save.files or ("",))
             return complete(None, PATIENT if unknown else 0 if finished else QUIET)
         # The number of files in such a save is unknown, so a file that is still to come cannot be missed by name.
         alone = not saves.older and any(one.in_folder for one in saves.newest)
@@ -107,12 +107,12 @@ class Files(Format):
         step = _step(root, saves)
         return complete(UNKNOWN if step is None else step, rest)
 
-    def resume(self, root: str, unit: Unit) -> str:
+    def resume(self, root: str, save: LocalSave) -> str:
         """Return the file that most likely holds the state, or the folder if the save is one."""
-        saves = self._saves.get(unit.files or ())
-        return f"{root.rstrip('/')}/{main_of(saves) if saves else (unit.files or ('',))[0]}"
+        saves = self._saves.get(save.files or ())
+        return f"{root.rstrip('/')}/{main_of(saves) if saves else (save.files or ('',))[0]}"
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """Yield the files in the bucket, where each exists whole or not at all."""
         saves = group(list(among(listing.names[:MAX_OBJECTS], unknown)))
         main = [one for one in saves.newest or saves.head if not one.side]
@@ -120,11 +120,11 @@ class Files(Format):
             number = main[0].number if main[0].kind is not NameKind.TIME else None
             names = tuple(sorted({one.name for one in saves.head}))
             message = f"{saves.missing[0]} is not there yet" if saves.missing else main[0].name
-            yield StoredStep(number or 0, main[0].name, not saves.missing, message, names)
+            yield BucketSave(number or 0, main[0].name, not saves.missing, message, names)
         for older, ones in reversed(saves.older):
             if ones[0].kind is not NameKind.TIME:
                 names = tuple(sorted(one.name for one in ones))
-                yield StoredStep(older, ones[0].name, True, ones[0].name, names)
+                yield BucketSave(older, ones[0].name, True, ones[0].name, names)
 
     def _enters(self, root: Path, folder: Path) -> bool:
         # A link may lead out of the folder, or upwards into an endless walk.

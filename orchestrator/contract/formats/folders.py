@@ -9,11 +9,11 @@ from typing import AbstractSet, Iterator, List
 from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
+    BucketSave,
     Format,
     Listing,
+    LocalSave,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     entries,
     torn,
@@ -37,19 +37,21 @@ class StepFolders(Format):
         """Return whether a folder of that name, with these names in it, is a step of this format."""
         raise NotImplementedError
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         found = []
         for path in entries(root):
             # By names alone, because each poll does this and checkpoint files are large.
             if path.is_dir() and self.mine(path.name, names_in(path)):
                 step = step_of(path.name)
-                found.append(Unit(UNKNOWN if step is None else step, path.name, path.name, live=step is None))
+                found.append(
+                    LocalSave(UNKNOWN if step is None else step, path.name, path.name, live=step is None)
+                )
         return found
 
     def closes(self, name: str) -> bool:
         return name == self.last
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         return folders_with(listing, self.last)
 
 
@@ -63,15 +65,15 @@ class Distributed(StepFolders):
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
         return self.last in names or any(one.endswith(".distcp") for one in names)
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        folder = root / unit.folder
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        folder = root / save.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
         # The parts were closed before the metadata is renamed; empty ones mean that the disk was full.
         parts = sorted(folder.glob("*.distcp"))
         if not parts or not (folder / self.last).stat().st_size:
             return torn("its files are empty" if parts else "no *.distcp in it")
-        return complete(UNKNOWN if unit.live else None, QUIET if unit.live else 0)
+        return complete(UNKNOWN if save.live else None, QUIET if save.live else 0)
 
 
 class Accelerate(StepFolders):
@@ -88,8 +90,8 @@ class Accelerate(StepFolders):
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
         return self.last in names or ("optimizer.bin" in names and "trainer_state.json" not in names)
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        folder = root / unit.folder
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        folder = root / save.folder
         if not (folder / self.last).is_file():
             return unfinished(f"no {self.last} in it")
         # Objects registered by the user are written after the file that is otherwise last.
@@ -97,7 +99,7 @@ class Accelerate(StepFolders):
             damage = damage_of(path) if path.is_file() else ""
             if damage:
                 return torn(damage)
-        return complete(UNKNOWN if unit.live else None, QUIET)
+        return complete(UNKNOWN if save.live else None, QUIET)
 
 
 class Levanter(StepFolders):
@@ -112,8 +114,8 @@ class Levanter(StepFolders):
         arrays = bool({"model", "opt_state", "training_key", "model_averaging"} & names)
         return self._folder.fullmatch(name) is not None and (arrays or self.last in names)
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        path = root / unit.folder / self.last
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        path = root / save.folder / self.last
         if not path.is_file():
             return unfinished(f"no {self.last} in it")
         value = json_object(path)
@@ -121,7 +123,7 @@ class Levanter(StepFolders):
             return torn(f"{self.last} cannot be read")
         # Otherwise a folder that was copied or renamed by hand would be resumed as another step.
         step = whole_number(value.get("step"))
-        return torn(f"{self.last} says step {step}") if step not in (None, unit.step) else complete()
+        return torn(f"{self.last} says step {step}") if step not in (None, save.step) else complete()
 
 
 def names_in(folder: Path) -> AbstractSet[str]:

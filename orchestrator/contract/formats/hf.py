@@ -13,9 +13,9 @@ from typing import List, Optional
 
 from orchestrator.contract.formats.base import (
     Format,
-    SavedState,
+    LocalSave,
+    SaveState,
     SaveVerdict,
-    Unit,
     complete,
     entries,
     torn,
@@ -48,13 +48,15 @@ class HuggingFace(Format):
     stopped_codes = frozenset({0})
     zero_proves = False
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         named = [(_FOLDER.fullmatch(path.name), path) for path in entries(root)]
-        return [Unit(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()]
+        return [
+            LocalSave(int(match[1]), path.name, path.name) for match, path in named if match and path.is_dir()
+        ]
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
         """Check the state file first: it is written last, so without it the save never ended."""
-        folder = root / unit.folder
+        folder = root / save.folder
         # The Trainer creates it before a save at a stop signal, and removes it when the save is whole.
         if (folder / SENTINEL).exists():
             return unfinished(f"{SENTINEL} is there")
@@ -63,13 +65,13 @@ class HuggingFace(Format):
         state = json_object(folder / STATE)
         if state is None:
             return torn(f"{STATE} cannot be read")
-        if state.get("global_step") != unit.step:
+        if state.get("global_step") != save.step:
             return torn(f"{STATE} says step {state.get('global_step')}")
         damage = _model_damage(folder)
         if not damage and not any(any(folder.glob(name)) for name in _RESUME):
             # The state file comes last, so a file that is absent now was never going to be written.
             return SaveVerdict(
-                SavedState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
+                SaveState.NOT_RESUMABLE, "no optimizer, schedule or random state (save_only_model)"
             )
         damage = damage or _resume_damage(folder)
         return torn(damage) if damage else complete()
@@ -77,8 +79,8 @@ class HuggingFace(Format):
     def closes(self, name: str) -> bool:
         return name == STATE
 
-    def target(self, root: Path, unit: Unit) -> Optional[int]:
-        return whole_number((json_object(root / unit.folder / STATE) or {}).get("max_steps"))
+    def target(self, root: Path, save: LocalSave) -> Optional[int]:
+        return whole_number((json_object(root / save.folder / STATE) or {}).get("max_steps"))
 
 
 def _model_damage(folder: Path) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Iterator, List
 
 from orchestrator.contract.formats.base import (
+    BucketSave,
     Format,
     Listing,
+    LocalSave,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     torn,
     unfinished,
@@ -34,17 +34,17 @@ class Keras(Format):
     name = "keras"
     wants = f"{WEIGHTS} and {METADATA}, as BackupAndRestore writes them"
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         found = []
         for rank, suffix in enumerate((BACKUP, "")):
             files = (WEIGHTS + suffix, METADATA + suffix)
             if any((root / name).exists() for name in files):
                 there = tuple(name for name in files if (root / name).exists())
-                found.append(Unit(0, WEIGHTS + suffix, ".", there, rank))
+                found.append(LocalSave(0, WEIGHTS + suffix, ".", there, rank))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        suffix = BACKUP if unit.name.endswith(BACKUP) else ""
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        suffix = BACKUP if save.name.endswith(BACKUP) else ""
         weights, metadata = root / (WEIGHTS + suffix), root / (METADATA + suffix)
         for path in (weights, metadata):
             if not path.exists():
@@ -62,16 +62,16 @@ class Keras(Format):
     def closes(self, name: str) -> bool:
         return name.startswith(METADATA)
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """Yield the pair in the bucket, where Keras uploads each file whole."""
         value = json_value(listing.read(METADATA)) if METADATA in listing.names else None
         epoch = whole_number((value or {}).get("epoch"))
         if epoch is not None or WEIGHTS in listing.names:
             there = epoch is not None and WEIGHTS in listing.names
             message = f"{WEIGHTS} and {METADATA}" if there else f"{WEIGHTS} or {METADATA} is missing"
-            yield StoredStep(epoch or 0, WEIGHTS, there, message, (WEIGHTS, METADATA))
+            yield BucketSave(epoch or 0, WEIGHTS, there, message, (WEIGHTS, METADATA))
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         """Put the older pair, if *chosen*, in the place of the damaged one."""
         if not chosen.name.endswith(BACKUP) or (root / WEIGHTS).exists():
             return []

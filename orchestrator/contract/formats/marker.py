@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Iterator, List, Optional
 
 from orchestrator.contract.formats.base import (
+    BucketSave,
     Format,
     Listing,
+    LocalSave,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     entries,
     unfinished,
@@ -35,29 +35,29 @@ class Marker(Format):
         self._marker = marker
         self.wants = f"a folder with a number in its name and a file {marker} in it"
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         found = []
         for path in entries(root):
             step = step_of(path.name)
             if step is not None and path.is_dir():
-                found.append(Unit(step, path.name, path.name))
+                found.append(LocalSave(step, path.name, path.name))
         return found
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        there = (root / unit.folder / self._marker).is_file()
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        there = (root / save.folder / self._marker).is_file()
         return complete() if there else unfinished(f"no {self._marker} in it")
 
     def closes(self, name: str) -> bool:
         return name == self._marker
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         return folders_with(listing, self._marker)
 
 
-def folders_with(listing: Listing, marker: str) -> Iterator[StoredStep]:
+def folders_with(listing: Listing, marker: str) -> Iterator[BucketSave]:
     """Yield each folder with a number, newest first; it is complete if it holds an object named *marker*."""
     # One request for each folder, newest first: the caller stops at the first complete one.
     named = [(step_of(folder.rstrip("/")), folder.rstrip("/")) for folder in listing.folders]
     for step, folder in sorted(((s, f) for s, f in named if s is not None), reverse=True):
         there = listing.has(f"{folder}/{marker}")
-        yield StoredStep(step, folder, there, f"{folder}/{marker}" if there else f"no {marker} in {folder}")
+        yield BucketSave(step, folder, there, f"{folder}/{marker}" if there else f"no {marker} in {folder}")

@@ -19,12 +19,12 @@ from typing import Iterator, List
 from orchestrator.contract.formats.base import (
     QUIET,
     UNKNOWN,
+    BucketSave,
     Format,
     Listing,
-    SavedState,
+    LocalSave,
+    SaveState,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     entries,
     torn,
@@ -48,7 +48,7 @@ class Orbax(Format):
     name = "orbax"
     wants = f"a step folder with {COMMIT_SUCCESS}, or with the time of the commit in {METADATA}"
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         """Return the step folders and staging folders; one with a prefix (`ckpt_100`) must look like Orbax's."""
         there = [path for path in entries(root) if path.is_dir()]
         folders = [path for path in there if _STEP.fullmatch(path.name)]
@@ -58,18 +58,18 @@ class Orbax(Format):
             # Overwritten by each save (`state`, `params`); beside numbered steps they are copies (`best`).
             files = (one for path in alone for one in path.rglob("*") if one.is_file())
             names = tuple(sorted(one.relative_to(root).as_posix() for one in files))
-            return [Unit(UNKNOWN, alone[0].name, ".", names, live=True)]
-        return [Unit(step_of(name.split(STAGING)[0]) or 0, name, name) for name in named]
+            return [LocalSave(UNKNOWN, alone[0].name, ".", names, live=True)]
+        return [LocalSave(step_of(name.split(STAGING)[0]) or 0, name, name) for name in named]
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
         """Look for the commit file, then for the time of the commit, then for the layout before 0.6."""
-        folder = root / unit.folder
-        if unit.live:
-            names = {name.partition("/")[0] for name in unit.files or ()}
-            judged = [self.judge(root, Unit(UNKNOWN, name, name)) for name in sorted(names)]
-            bad = [one for one in judged if one.state is not SavedState.COMPLETE]
+        folder = root / save.folder
+        if save.live:
+            names = {name.partition("/")[0] for name in save.files or ()}
+            judged = [self.judge(root, LocalSave(UNKNOWN, name, name)) for name in sorted(names)]
+            bad = [one for one in judged if one.state is not SaveState.COMPLETE]
             return bad[0] if bad else complete(UNKNOWN, QUIET)
-        if STAGING in unit.folder:
+        if STAGING in save.folder:
             return unfinished("its staging folder was never renamed")
         # All versions that write it write it last.
         if (folder / COMMIT_SUCCESS).is_file():
@@ -86,10 +86,10 @@ class Orbax(Format):
     def closes(self, name: str) -> bool:
         return name == COMMIT_SUCCESS
 
-    def resume(self, root: str, unit: Unit) -> str:
-        return f"{root.rstrip('/')}/{unit.name if unit.files else unit.folder}"
+    def resume(self, root: str, save: LocalSave) -> str:
+        return f"{root.rstrip('/')}/{save.name if save.files else save.folder}"
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         """
         Write the commit file if a kill came between the time of the commit and this file.
 
@@ -103,7 +103,7 @@ class Orbax(Format):
         write_atomically(folder / COMMIT_SUCCESS, f"Checkpoint commit was successful to {folder}")
         return [f"{chosen.name} was whole and had no {COMMIT_SUCCESS}, it has one now"]
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """
         Yield the steps in the bucket.
 
@@ -117,7 +117,7 @@ class Orbax(Format):
         alone = (one.rstrip("/") for one in listing.folders if not one.rstrip("/")[-1:].isdigit())
         whole = [name for name in alone if listing.has(f"{name}/{COMMIT_SUCCESS}")]
         message = f"{whole[0]}/{COMMIT_SUCCESS}" if whole else ""
-        return iter([*numbered, *(StoredStep(0, name, True, message) for name in whole[:1])])
+        return iter([*numbered, *(BucketSave(0, name, True, message) for name in whole[:1])])
 
 
 def is_unnumbered(folder: Path) -> bool:

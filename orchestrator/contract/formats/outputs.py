@@ -7,28 +7,28 @@ import stat
 from pathlib import Path
 from typing import Iterator, List, Tuple
 
-from orchestrator.contract.formats.base import Format, Listing, StoredStep, Unit
+from orchestrator.contract.formats.base import BucketSave, Format, Listing, LocalSave
 
 
 class Outputs(Format):
-    """Treat all files as one unit without a step, committed at the end; after a preemption the job starts again."""
+    """Treat all files as one save without a step, committed at the end; after a preemption the job starts again."""
 
     name = "outputs"
     wants = "status 0, and at least one file in $TPUCTL_CHECKPOINT_DIR"
     at_end = True
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         """Return nothing: while the job runs, no file is known to be whole."""
         return []
 
-    def resume(self, root: str, unit: Unit) -> str:
+    def resume(self, root: str, save: LocalSave) -> str:
         return root.rstrip("/")
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """Yield one step of all objects; its name is empty, because it has no folder of its own."""
         count = len(listing.names) + len(listing.folders)
         if count:
-            yield StoredStep(1, "", complete=True, message=f"{count} objects or folders")
+            yield BucketSave(1, "", complete=True, message=f"{count} objects or folders")
 
 
 def outputs_in(root: Path) -> Tuple[str, ...]:

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Sequence, Tuple
 
 from orchestrator.contract.formats.base import (
+    BucketSave,
     Format,
     Listing,
+    LocalSave,
     SaveVerdict,
-    StoredStep,
-    Unit,
     complete,
     entries,
     torn,
@@ -44,7 +44,7 @@ class TensorFlow(Format):
     stopped_codes = frozenset({42})
     pointers = (POINTER,)
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         """Return the checkpoints by prefix, and staging folders that a kill has left."""
         found: Dict[str, List[str]] = {}
         staging = []
@@ -53,21 +53,21 @@ class TensorFlow(Format):
             if match and path.is_file():
                 found.setdefault(match[1], []).append(path.name)
             elif _STAGING.fullmatch(path.name) and path.is_dir():
-                staging.append(Unit(step_of(path.name) or 0, path.name, path.name))
-        units = [Unit(step_of(name) or 0, name, ".", tuple(files)) for name, files in found.items()]
-        return [*staging, *units]
+                staging.append(LocalSave(step_of(path.name) or 0, path.name, path.name))
+        saves = [LocalSave(step_of(name) or 0, name, ".", tuple(files)) for name, files in found.items()]
+        return [*staging, *saves]
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        if unit.files is None:
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        if save.files is None:
             return unfinished("a staging folder that was never merged")
-        damage = missing_part(unit.name, unit.files)
+        damage = missing_part(save.name, save.files)
         if damage:
             return unfinished(damage)
         # The index is written after the data and has their sizes, which is all that can be checked.
-        sizes = shard_sizes((root / f"{unit.name}.index").read_bytes())
+        sizes = shard_sizes((root / f"{save.name}.index").read_bytes())
         if sizes is None:
-            return torn(f"{unit.name}.index is torn")
-        for name in unit.files:
+            return torn(f"{save.name}.index is torn")
+        for name in save.files:
             match = _SHARD.fullmatch(name)
             have = (root / name).stat().st_size
             if match and have < sizes.get(int(match[1]), 0):
@@ -77,26 +77,26 @@ class TensorFlow(Format):
             text = (root / POINTER).read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             text = ""
-        return complete() if unit.name in named_in(text) else unfinished(f"not named in {POINTER}")
+        return complete() if save.name in named_in(text) else unfinished(f"not named in {POINTER}")
 
     def closes(self, name: str) -> bool:
         return name.endswith(".index")
 
-    def resume(self, root: str, unit: Unit) -> str:
+    def resume(self, root: str, save: LocalSave) -> str:
         """Return the prefix, which is what TensorFlow's restore takes."""
-        return f"{root.rstrip('/')}/{unit.name}"
+        return f"{root.rstrip('/')}/{save.name}"
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         """Make `checkpoint` name *chosen* as the latest, and the older whole ones before it."""
         path = root / POINTER
         before = named_in(path.read_text(encoding="utf-8", errors="replace")) if path.exists() else ()
         if before[:1] == (chosen.name,):
             return []
         # All whole ones, oldest first: CheckpointManager removes only what this file names.
-        units = sorted(self.find(root), key=lambda one: one.step)
+        saves = sorted(self.find(root), key=lambda one: one.step)
         whole = [
             one.name
-            for one in units
+            for one in saves
             if one.files and one.step < chosen.step and not missing_part(one.name, one.files)
         ]
         names = (*whole, chosen.name)
@@ -109,7 +109,7 @@ class TensorFlow(Format):
         write_atomically(path, "\n".join(lines) + "\n")
         return [f"{POINTER} named {before[0] if before else 'nothing'}, it names {chosen.name} now"]
 
-    def stored(self, listing: Listing) -> Iterator[StoredStep]:
+    def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """Yield the checkpoints in the bucket, where each object exists whole or not at all."""
         found: Dict[str, List[str]] = {}
         for match in filter(None, map(_FILE.fullmatch, listing.names)):
@@ -117,7 +117,7 @@ class TensorFlow(Format):
         named = named_in((listing.read(POINTER) or b"").decode("utf-8", "replace")) if found else ()
         for name in sorted(found, key=lambda one: step_of(one) or 0, reverse=True):
             damage = missing_part(name, found[name]) or ("" if name in named else f"not named in {POINTER}")
-            yield StoredStep(step_of(name) or 0, name, not damage, damage or f"named in {POINTER}")
+            yield BucketSave(step_of(name) or 0, name, not damage, damage or f"named in {POINTER}")
 
 
 def named_in(text: str) -> Tuple[str, ...]:

@@ -11,7 +11,15 @@ import re
 from pathlib import Path
 from typing import List, Optional
 
-from orchestrator.contract.formats.base import Format, SaveVerdict, Unit, complete, entries, torn, unfinished
+from orchestrator.contract.formats.base import (
+    Format,
+    LocalSave,
+    SaveVerdict,
+    complete,
+    entries,
+    torn,
+    unfinished,
+)
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.formats.reading.whole import zip_damage
 from orchestrator.contract.json_values import json_object
@@ -33,14 +41,16 @@ class Torch(Format):
     stopped_codes = frozenset({1, 143})
     pointers = (POINTER,)
 
-    def find(self, root: Path) -> List[Unit]:
+    def find(self, root: Path) -> List[LocalSave]:
         named = [(_FILE.fullmatch(path.name), path) for path in entries(root) if path.is_file()]
-        return [Unit(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match]
+        return [
+            LocalSave(step_of(path.name) or 0, path.name, ".", (path.name,)) for match, path in named if match
+        ]
 
-    def judge(self, root: Path, unit: Unit) -> SaveVerdict:
-        if unit.name.endswith(".tmp"):
+    def judge(self, root: Path, save: LocalSave) -> SaveVerdict:
+        if save.name.endswith(".tmp"):
             return unfinished("it was never renamed")
-        damage = zip_damage(root / unit.name)
+        damage = zip_damage(root / save.name)
         if damage:
             return torn(damage)
         # Read after the archive was checked, so that a save which ends meanwhile is not called unfinished.
@@ -50,11 +60,11 @@ class Torch(Format):
         reached = step_of(last)
         return (
             complete()
-            if reached is not None and unit.step <= reached
+            if reached is not None and save.step <= reached
             else unfinished(f"{POINTER} names {last}")
         )
 
-    def repair(self, root: Path, chosen: Unit) -> List[str]:
+    def repair(self, root: Path, chosen: LocalSave) -> List[str]:
         before = _pointed(root)
         if before == chosen.name:
             return []

@@ -14,11 +14,11 @@ from orchestrator.contract.bucket import limits
 from orchestrator.contract.bucket.completeness import judge
 from orchestrator.contract.bucket.manifest import file_name, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
-from orchestrator.contract.formats.base import Listing, StoredStep
+from orchestrator.contract.formats.base import BucketSave, Listing
 from orchestrator.contract.formats.choose import format_of
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.spec import CheckpointSpec
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.engine.bucket.bounded_read import read_first
 
 PARALLEL = 8
@@ -32,7 +32,7 @@ _WHY_ASIDE = {
 }
 
 
-def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoint]:
+def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[BucketCheckpoint]:
     """
     Return all checkpoints, newest first; the next start resumes from the first complete one.
 
@@ -43,7 +43,7 @@ def read_checkpoints(store: Store, spec: CheckpointSpec) -> list[StoredCheckpoin
     return sorted(found, key=lambda one: (one.step, one.incarnation or 0), reverse=True)
 
 
-def damage_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
+def damage_of(store: Store, checkpoint: BucketCheckpoint) -> list[str]:
     """Read every byte of a checkpoint, in parallel, and return a line for each difference from its manifest."""
 
     def damage(named: tuple[str, str]) -> str:
@@ -58,7 +58,7 @@ def damage_of(store: Store, checkpoint: StoredCheckpoint) -> list[str]:
         return [text for text in pool.map(damage, checkpoint.objects) if text]
 
 
-def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpoint]:
+def _committed(store: Store, held: list[StoredObject]) -> Iterator[BucketCheckpoint]:
     """Yield the checkpoints that agents have committed or begun to upload."""
     groups: dict[tuple[int, int], list[StoredObject]] = defaultdict(list)
     for one in held:
@@ -83,7 +83,7 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[StoredCheckpo
             for file in one.files
         }
         payload = [one for one in group if "/w" in one.name and ".manifest.json" not in one.name]
-        yield StoredCheckpoint(
+        yield BucketCheckpoint(
             step=step,
             incarnation=incarnation,
             workers=max((one.workers for one in verdict.manifests), default=0),
@@ -104,14 +104,14 @@ def _aside(group: list[StoredObject]) -> str:
 
 def _written_by_the_job(
     store: Store, spec: CheckpointSpec, held: list[StoredObject]
-) -> Iterator[StoredCheckpoint]:
+) -> Iterator[BucketCheckpoint]:
     """Yield the checkpoints that the framework wrote to the bucket itself, judged by their object names."""
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
     names = sorted(by_name)
     format_ = format_of(spec.format, spec.marker)
     for step in list(format_.stored(_level(names, by_name, "", _reader(store)))):
         mine = [by_name[name] for name in _belonging(names, by_name, step)]
-        yield StoredCheckpoint(
+        yield BucketCheckpoint(
             step=step.step,
             incarnation=None,
             workers=0,
@@ -124,7 +124,7 @@ def _written_by_the_job(
         )
 
 
-def _belonging(names: list[str], known: Collection[str], step: StoredStep) -> list[str]:
+def _belonging(names: list[str], known: Collection[str], step: BucketSave) -> list[str]:
     """Return the objects of a step. Outputs have no folder for each step, so all objects belong to it."""
     if not step.name:
         return names

@@ -13,8 +13,8 @@ from orchestrator import threads
 from orchestrator.contract.bucket.manifest import folder_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, FETCHED
 from orchestrator.contract.file_checksum import sha256_of
+from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.ports import Store
-from orchestrator.domain.stored_checkpoint import StoredCheckpoint
 from orchestrator.engine.bucket.checkpoints import PARALLEL
 from orchestrator.errors import NotFoundError, TransientError, UsageError
 
@@ -68,7 +68,7 @@ class _Room:
                 raise _GrownError
 
 
-def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
+def newest(found: list[BucketCheckpoint], step: int | None) -> BucketCheckpoint:
     """Return the newest complete checkpoint, or that of *step*; raise NotFoundError if there is none."""
     whole = [one for one in found if one.complete and step in {None, one.step}]
     if whole:
@@ -77,7 +77,7 @@ def newest(found: list[StoredCheckpoint], step: int | None) -> StoredCheckpoint:
     raise NotFoundError(which, hint="see: tpuctl checkpoints", changed="nothing was written")
 
 
-def download_of(one: StoredCheckpoint) -> Download:
+def download_of(one: BucketCheckpoint) -> Download:
     """Return the download for a checkpoint. Raise UsageError if an object name leads out of the folder."""
     digests = dict(one.objects)
     return Download(
@@ -164,7 +164,7 @@ def _drop_foreign(part: Path, ours: set[Path]) -> None:
             path.unlink()
 
 
-def paths_of(one: StoredCheckpoint) -> dict[str, str]:
+def paths_of(one: BucketCheckpoint) -> dict[str, str]:
     """Return the target path of each object; with several workers each one has its own folder."""
     # Some programs write an empty object to stand for a folder.
     names = [name for name, _ in one.objects if not name.endswith("/")]

@@ -9,10 +9,10 @@ from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
-from orchestrator.contract.bucket.completeness import Checkpoint, CheckpointVerdict, disposable, judge
+from orchestrator.contract.bucket.completeness import CheckpointVerdict, CompleteCheckpoint, disposable, judge
 from orchestrator.contract.bucket.manifest import Manifest, folder_name, manifest_name, parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
-from orchestrator.contract.formats.base import Format, Listing, StoredStep
+from orchestrator.contract.formats.base import BucketSave, Format, Listing
 from orchestrator.contract.formats.marker import step_of
 from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError
 
@@ -22,7 +22,7 @@ MAX_NAMED = 3
 """Checkpoints that a reason names at most, the newest of the skipped ones."""
 
 
-class CommittedCheckpoints:
+class BucketCheckpoints:
     """The complete checkpoints in the bucket: committed by agents, or written there by the job's framework."""
 
     def __init__(self, settings: Settings, bucket: JobBucket, format_: Format) -> None:
@@ -30,7 +30,7 @@ class CommittedCheckpoints:
         self._bucket = bucket
         self._format = format_
 
-    def newest(self, timeout: float = TIMEOUT) -> Optional[Checkpoint]:
+    def newest(self, timeout: float = TIMEOUT) -> Optional[CompleteCheckpoint]:
         """
         Return the newest complete checkpoint, None if the bucket has none.
 
@@ -38,11 +38,11 @@ class CommittedCheckpoints:
         """
         return next(self.complete(timeout), None)
 
-    def complete(self, timeout: float = TIMEOUT) -> Iterator[Checkpoint]:
+    def complete(self, timeout: float = TIMEOUT) -> Iterator[CompleteCheckpoint]:
         """Yield complete checkpoints, newest step first, then newest incarnation."""
         return (one for one, _message in self._judged(timeout) if one is not None)
 
-    def choice(self, timeout: float = TIMEOUT) -> Tuple[Optional[Checkpoint], str]:
+    def choice(self, timeout: float = TIMEOUT) -> Tuple[Optional[CompleteCheckpoint], str]:
         """Return the newest complete checkpoint and the reason, which names newer incomplete ones."""
         passed_over: List[str] = []
         for one, message in self._judged(timeout):
@@ -74,7 +74,7 @@ class CommittedCheckpoints:
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
-    def completed(self, step: int, incarnation: int, timeout: float = TIMEOUT) -> Optional[Checkpoint]:
+    def completed(self, step: int, incarnation: int, timeout: float = TIMEOUT) -> Optional[CompleteCheckpoint]:
         """Return the checkpoint of one step and incarnation, None if it is not complete."""
         return self._verdict(folder_name(step, incarnation), timeout).checkpoint
 
@@ -84,7 +84,7 @@ class CommittedCheckpoints:
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
-    def suspect(self, one: Checkpoint, mark: str = SUSPECT) -> None:
+    def suspect(self, one: CompleteCheckpoint, mark: str = SUSPECT) -> None:
         """Set a checkpoint aside without deleting it: *mark* is appended to the names of its manifests."""
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
@@ -114,12 +114,12 @@ class CommittedCheckpoints:
             or self.manifest(step, incarnation, 0).proven
         )
 
-    def _judged(self, timeout: float) -> Iterator[Tuple[Optional[Checkpoint], str]]:
+    def _judged(self, timeout: float) -> Iterator[Tuple[Optional[CompleteCheckpoint], str]]:
         """Yield each checkpoint if it is complete, else None and what it lacks; newest first."""
         if self._settings.in_bucket:
             for one in self._stored(timeout):
                 found = (
-                    Checkpoint(one.step, message=f"the checkpoint is complete: {one.message}")
+                    CompleteCheckpoint(one.step, message=f"the checkpoint is complete: {one.message}")
                     if one.complete
                     else None
                 )
@@ -175,7 +175,7 @@ class CommittedCheckpoints:
 
 
 def retain(
-    settings: Settings, bucket: JobBucket, checkpoints: CommittedCheckpoints, attempts: AttemptStore
+    settings: Settings, bucket: JobBucket, checkpoints: BucketCheckpoints, attempts: AttemptStore
 ) -> None:
     """
     Delete old checkpoints: keep the newest complete ones and everything newer than the oldest of these.

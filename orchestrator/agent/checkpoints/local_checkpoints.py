@@ -19,9 +19,9 @@ from orchestrator.contract.formats.base import (
     PATIENT,
     QUIET,
     Format,
-    SavedState,
+    LocalSave,
+    SaveState,
     SaveVerdict,
-    Unit,
     unfinished,
 )
 from orchestrator.contract.machine_errors import DamagedError
@@ -39,18 +39,18 @@ RESTLESS = 4
 
 
 @dataclass(frozen=True)
-class LocalStep:
+class LocalCheckpoint:
     """A step of the job on disk, its state and the reason."""
 
     step: int
-    unit: Unit
-    state: SavedState
+    save: LocalSave
+    state: SaveState
     message: str
 
     @property
     def complete(self) -> bool:
         """Return whether it may be committed and resumed from."""
-        return self.state is SavedState.COMPLETE
+        return self.state is SaveState.COMPLETE
 
     @property
     def own_step(self) -> Optional[int]:
@@ -60,7 +60,7 @@ class LocalStep:
 
 @dataclass(frozen=True)
 class FileState:
-    """What shows that a file changed: its name in the unit's folder, size, time and inode."""
+    """What shows that a file changed: its name in the save's folder, size, time and inode."""
 
     name: str
     size: int
@@ -72,9 +72,9 @@ States = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
 
 
 @dataclass(frozen=True)
-class Held:
+class ObservedSave:
     """
-    The verdict of a unit when its files were *states*, since when, and its consecutive changes.
+    The verdict of a save when its files were *states*, since when, and its consecutive changes.
 
     *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
     replaced by another one. *counted* is when a change was counted last.
@@ -110,7 +110,7 @@ class LocalCheckpoints:
         self.format = format_
         self._quarantine = quarantine
         self._lock = threading.Lock()
-        self._judged: Dict[str, Held] = {}
+        self._judged: Dict[str, ObservedSave] = {}
         self._poll_interval = poll_interval
         self._clock = clock
         self.at_rest = True
@@ -118,22 +118,22 @@ class LocalCheckpoints:
         self._headed_at = self._clock.monotonic()
         self.newest: Optional[int] = None
 
-    def steps(self) -> List[LocalStep]:
+    def steps(self) -> List[LocalCheckpoint]:
         """
         Return the steps in ascending order; of two with the same step the preferred one is last.
 
         Raise OSError.
         """
         with self._lock:
-            units = self.format.find(self.folder)
-            found = [step for step in map(self._step, units) if self.format.owns(step.unit)]
-            names = {_key(unit) for unit in units}
+            saves = self.format.find(self.folder)
+            found = [step for step in map(self._step, saves) if self.format.owns(step.save)]
+            names = {_key(save) for save in saves}
             # Drop saves that the job has deleted, or the table would grow for as long as it trains.
             self._judged = {name: held for name, held in self._judged.items() if name in names}
-            heads = [one for one in found if one.unit.live]
+            heads = [one for one in found if one.save.live]
             if not heads or any(one.complete for one in heads):
                 self._headed_at = self._clock.monotonic()
-            found.sort(key=lambda one: (one.step, one.unit.rank, one.unit.name))
+            found.sort(key=lambda one: (one.step, one.save.rank, one.save.name))
             self.newest = max((one.step for one in found if one.complete and one.step >= 0), default=None)
             return found
 
@@ -162,7 +162,7 @@ class LocalCheckpoints:
         """Return whether the newest save, including files replaced in place, has been incomplete for long."""
         return self._clock.monotonic() - self._headed_at > LONG * self._poll_interval
 
-    def chosen(self, step: int) -> Optional[LocalStep]:
+    def chosen(self, step: int) -> Optional[LocalCheckpoint]:
         """Return the complete step of that number, None if it is not on this disk."""
         return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
 
@@ -177,75 +177,75 @@ class LocalCheckpoints:
     def target(self) -> Optional[int]:
         """Return the training's last step as stored in the newest complete checkpoint."""
         whole = [one for one in self.steps() if one.complete]
-        return self.format.target(self.folder, whole[-1].unit) if whole else None
+        return self.format.target(self.folder, whole[-1].save) if whole else None
 
-    def files_of(self, unit: Unit) -> Tuple[FileState, ...]:
-        """Return the state of every file of a unit, sorted by name. Raise OSError if one is deleted meanwhile."""
-        if unit.files is None:
-            return files_below(self.folder / unit.folder)
-        return tuple(_state(self.folder / unit.folder, name) for name in sorted(unit.files))
+    def files_of(self, save: LocalSave) -> Tuple[FileState, ...]:
+        """Return the state of every file of a save, sorted by name. Raise OSError if one is deleted meanwhile."""
+        if save.files is None:
+            return files_below(self.folder / save.folder)
+        return tuple(_state(self.folder / save.folder, name) for name in sorted(save.files))
 
-    def copy(self, step: LocalStep) -> Tuple[Path, LocalStep]:
+    def copy(self, step: LocalCheckpoint) -> Tuple[Path, LocalCheckpoint]:
         """
-        Copy the files of a live unit to a temporary folder; return that and what the copy is.
+        Copy the files of a live save to a temporary folder; return that and what the copy is.
 
         The caller deletes the folder. The job may have saved another step since *step* was judged. Raise
         DamagedError if the files changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
         folder = self._temporary()
         # Compared before and after: a file replaced during the copy would mix two saves.
-        before = self.files_of(step.unit)
+        before = self.files_of(step.save)
         try:
             for one in before:
-                target = folder / step.unit.folder / one.name
+                target = folder / step.save.folder / one.name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(str(self.folder / step.unit.folder / one.name), str(target))
-            changed = self.files_of(step.unit) != before
+                shutil.copy2(str(self.folder / step.save.folder / one.name), str(target))
+            changed = self.files_of(step.save) != before
             # The copy is judged, not the original, because the copy will be uploaded.
-            judged = self.format.judge(folder, step.unit)
+            judged = self.format.judge(folder, step.save)
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
-        if changed or judged.state is not SavedState.COMPLETE:
+        if changed or judged.state is not SaveState.COMPLETE:
             shutil.rmtree(str(folder), ignore_errors=True)
             message = (
                 "changed while it was copied" if changed else f"is {judged.state.value}: {judged.message}"
             )
-            raise DamagedError(f"{step.unit.name} {message}, so it is not committed")
-        return folder, _judged_step(step.unit, judged)
+            raise DamagedError(f"{step.save.name} {message}, so it is not committed")
+        return folder, _judged_step(step.save, judged)
 
-    def link(self, step: LocalStep) -> Path:
+    def link(self, step: LocalCheckpoint) -> Path:
         """
         Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
 
         Raise DamagedError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly
         full, or if the job may be deleting the save: it is whole only if it is there for the time of its upload.
         """
-        folder, before = self._temporary(), self.files_of(step.unit)
+        folder, before = self._temporary(), self.files_of(step.save)
         # What the job deletes stays on the disk until the upload ends, when it may have written two more.
         needed = 2 * sum(one.size for one in before)
         if shutil.disk_usage(str(self.folder)).free < needed:
             raise OSError(f"less than {needed} bytes are free")
-        if step.unit.files is None and lost_files(self.folder / step.unit.folder):
+        if step.save.files is None and lost_files(self.folder / step.save.folder):
             raise OSError("a file was deleted there after the last one was written")
         # Other saves change the folder of files that stand beside them: these are linked if the format proves that
         # none is missing.
-        held = self._judged.get(_key(step.unit))
-        if step.unit.files is not None and len(before) > 1 and (held is None or held.judged.rest):
+        held = self._judged.get(_key(step.save))
+        if step.save.files is not None and len(before) > 1 and (held is None or held.judged.rest):
             raise OSError("it has several files, and none of them says how many")
         try:
             for one in before:
-                target = folder / step.unit.folder / one.name
+                target = folder / step.save.folder / one.name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                source = self.folder / step.unit.folder / one.name
+                source = self.folder / step.save.folder / one.name
                 os.link(os.path.realpath(str(source)), str(target))
-            same = self.files_of(step.unit) == before and step in self.steps()
+            same = self.files_of(step.save) == before and step in self.steps()
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
         if not same:
             shutil.rmtree(str(folder), ignore_errors=True)
-            raise DamagedError(f"{step.unit.name} changed while it was linked, so it is not committed")
+            raise DamagedError(f"{step.save.name} changed while it was linked, so it is not committed")
         return folder
 
     def _temporary(self) -> Path:
@@ -254,26 +254,26 @@ class LocalCheckpoints:
         shutil.rmtree(str(folder), ignore_errors=True)
         return folder
 
-    def put_aside(self, unit: Unit, *, torn: bool) -> Path:
-        """Move a unit to the quarantine as `[torn-]NAME-TIME` and return its path; nothing is deleted."""
+    def put_aside(self, save: LocalSave, *, torn: bool) -> Path:
+        """Move a save to the quarantine as `[torn-]NAME-TIME` and return its path; nothing is deleted."""
         # By the system's clock, also in tests: it makes the name unique.
-        name = f"{'torn-' if torn else ''}{unit.name.replace('/', '_')}-{time.time_ns()}"
+        name = f"{'torn-' if torn else ''}{save.name.replace('/', '_')}-{time.time_ns()}"
         try:
-            target = self._move(unit, self._quarantine / name)
+            target = self._move(save, self._quarantine / name)
         except OSError:
             # The checkpoint folder may be on another disk, where a rename to the quarantine fails.
-            target = self._move(unit, self.folder / f".quarantine-{name}")
+            target = self._move(save, self.folder / f".quarantine-{name}")
         self._thin()
         return target
 
-    def _move(self, unit: Unit, target: Path) -> Path:
+    def _move(self, save: LocalSave, target: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        source = self.folder / unit.folder
-        if unit.files is None:
+        source = self.folder / save.folder
+        if save.files is None:
             source.rename(target)
             return target
         target.mkdir(exist_ok=True)
-        for name in unit.files:
+        for name in save.files:
             if (source / name).exists():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 # Renames only, so that a kill in between deletes nothing.
@@ -290,44 +290,46 @@ class LocalCheckpoints:
             # Another process may be using it; the next call deletes what remains.
             shutil.rmtree(str(old), ignore_errors=True)
 
-    def _step(self, unit: Unit) -> LocalStep:
-        """Judge a unit; if its files vanish meanwhile, the job is deleting it."""
+    def _step(self, save: LocalSave) -> LocalCheckpoint:
+        """Judge a save; if its files vanish meanwhile, the job is deleting it."""
         try:
             pointers = tuple(
                 _state(self.folder, name) for name in self.format.pointers if (self.folder / name).exists()
             )
-            states = (self.files_of(unit), pointers)
-            held = self._judged.get(_key(unit))
+            states = (self.files_of(save), pointers)
+            held = self._judged.get(_key(save))
             if held is None or held.states != states:
-                judged = self.format.judge(self.folder, unit)
+                judged = self.format.judge(self.folder, save)
                 held = self._changed(held, states, judged)
-                self._judged[_key(unit)] = held
-            judged = self._rested(unit, held)
+                self._judged[_key(save)] = held
+            judged = self._rested(save, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
-        return _judged_step(unit, judged)
+        return _judged_step(save, judged)
 
-    def _changed(self, held: Optional[Held], states: States, judged: SaveVerdict) -> Held:
+    def _changed(self, held: Optional[ObservedSave], states: States, judged: SaveVerdict) -> ObservedSave:
         """Return the verdict of files that have changed since *held*."""
         now = self._clock.monotonic()
         if held is None:
-            return Held(states, judged, now, 0, counted=now)
+            return ObservedSave(states, judged, now, 0, counted=now)
         replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
         # Quick checks see one slow write change many times: only other files are certainly another save.
         other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
         counts = other or now - held.counted >= self._poll_interval
         alike = held.alike + counts if same else 0
         counted = now if counts else held.counted
-        return Held(states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted)
+        return ObservedSave(
+            states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted
+        )
 
-    def _rested(self, unit: Unit, held: Held) -> SaveVerdict:
+    def _rested(self, save: LocalSave, held: ObservedSave) -> SaveVerdict:
         """Return the verdict, or that the save is unfinished until its files have been unchanged for a while."""
         judged = held.judged
-        if judged.state is not SavedState.COMPLETE or not judged.rest:
+        if judged.state is not SaveState.COMPLETE or not judged.rest:
             return judged
         for_long = self._clock.monotonic() - held.since
         if for_long >= judged.rest * self._poll_interval and not self.at_rest:
-            self._judged[_key(unit)] = replace(held, changes=0)
+            self._judged[_key(save)] = replace(held, changes=0)
             return judged
         if self.at_rest and (judged.rest < LONG or self._in_order):
             return judged
@@ -361,8 +363,10 @@ def lost_files(folder: Path) -> bool:
     return False
 
 
-def _judged_step(unit: Unit, judged: SaveVerdict) -> LocalStep:
-    return LocalStep(unit.step if judged.step is None else judged.step, unit, judged.state, judged.message)
+def _judged_step(save: LocalSave, judged: SaveVerdict) -> LocalCheckpoint:
+    return LocalCheckpoint(
+        save.step if judged.step is None else judged.step, save, judged.state, judged.message
+    )
 
 
 def _is_renewed(before: States, now: States) -> bool:
@@ -375,9 +379,9 @@ def _sizes(states: States) -> Dict[str, int]:
     return {one.name: one.size for one in states[0]}
 
 
-def _key(unit: Unit) -> str:
+def _key(save: LocalSave) -> str:
     """Return a stable name; the newest save of single files has the name of another file each time."""
-    return "newest single files" if unit.live and unit.files is not None and unit.rank else unit.name
+    return "newest single files" if save.live and save.files is not None and save.rank else save.name
 
 
 def _state(folder: Path, name: str) -> FileState:

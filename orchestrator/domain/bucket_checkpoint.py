@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class StoredCheckpoint:
+class BucketCheckpoint:
     """
     One checkpoint in the bucket: size in bytes, *saved_at* by the bucket's clock.
 
