@@ -26,7 +26,7 @@ class Layout:
         self.status = state / "status.json"  # a copy of the last heartbeat
         self.stop = state / "stop"  # holds a reason; while it exists, cron does not start the agent
         self.pid = state / "agent.pid"
-        self.job = state / "job.json"  # the record of the job's last start
+        self.job = state / "job.json"  # the record of the job's last attempt
         self.expire = state / "expire.json"  # what `agent/machine/expire.py` remembers between two runs
         self.progress = state / "progress.json"  # where the job may write its step
         self.save_interval = state / "save-every"  # the save interval in seconds, read by the job

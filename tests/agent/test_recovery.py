@@ -1,12 +1,15 @@
 """Real agents with jobs that save as each framework does: validate, then launch; never believe a status alone."""
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
+from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.attempt.crash_loop import ALIKE
+from orchestrator.agent.layout import Layout
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, outcome_of, settle
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.formats.choose import format_of
@@ -285,3 +288,12 @@ def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: AgentLab) -> No
     assert "at no step, before the target 60" in one.heartbeat()["message"]
     assert one.heartbeat()["uncommitted_place"] == "quarantine"
     assert [path.name.rsplit("-", 1)[0] for path in (one.root / "quarantine").iterdir()] == ["step_000099.pt"]
+
+
+def test_the_number_of_attempts_is_stored_under_its_older_key(tmp_path: Path) -> None:
+    """An agent of before may start after one of today, and reads the same file."""
+    layout = Layout(tmp_path)
+    layout.make()
+    stored = attempt_record.save(layout, attempt_record.AttemptRecord(), attempts=3)
+    assert json.loads(layout.job.read_text())["starts"] == 3
+    assert attempt_record.load(layout) == stored

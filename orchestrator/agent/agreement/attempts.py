@@ -25,7 +25,7 @@ class Attempt:
     """
     One start of the gang.
 
-    *failures* counts consecutive starts without progress, *excused* those among them that were not the job's
+    *failures* counts consecutive attempts without progress, *excused* those among them that were not the job's
     fault, *same* the last ones with the same exit status *code*. *suspects* are the checkpoints (step,
     incarnation) set aside since the last progress.
     """

@@ -10,11 +10,14 @@ from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine.processes import boot_id, start_time
 from orchestrator.contract.replacing import write_atomically
 
+_KEYS = {"attempts": "starts"}
+"""Fields that have another key on disk: an agent of before may start after one of today."""
+
 
 @dataclass(frozen=True)
 class AttemptRecord:
     """
-    The last attempt of the job; *starts* counts them on this machine.
+    The last attempt of the job; *attempts* counts them on this machine.
 
     *ended* is "" while the job runs, and stays "" if the agent was killed. *finished* is the reason why the
     job counts as finished, set before its last commit, and *reached* its last reported step. *trains_since*
@@ -23,7 +26,7 @@ class AttemptRecord:
 
     incarnation: int = 0
     attempt: int = 0
-    starts: int = 0
+    attempts: int = 0
     bundle: str = ""
     boot: str = ""
     session: Optional[int] = None
@@ -56,7 +59,8 @@ class AttemptRecord:
 def load(layout: Layout) -> AttemptRecord:
     """Return the stored record, an empty one if there is none."""
     value = read_json(layout.job)
-    known = {key: value[key] for key in AttemptRecord.__dataclass_fields__ if key in value}
+    stored = {name: _KEYS.get(name, name) for name in AttemptRecord.__dataclass_fields__}
+    known = {name: value[key] for name, key in stored.items() if key in value}
     try:
         return AttemptRecord(**known)
     except TypeError:
@@ -66,5 +70,7 @@ def load(layout: Layout) -> AttemptRecord:
 def save(layout: Layout, record: AttemptRecord, **changes: Any) -> AttemptRecord:
     """Store the record with *changes* durably, and return it. Raise OSError."""
     changed = replace(record, **changes)
-    write_atomically(layout.job, json.dumps(asdict(changed)))
+    write_atomically(
+        layout.job, json.dumps({_KEYS.get(name, name): one for name, one in asdict(changed).items()})
+    )
     return changed

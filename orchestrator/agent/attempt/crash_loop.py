@@ -21,7 +21,7 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[CompleteChec
     """
     Return whether to resume from a checkpoint before *newest*.
 
-    The condition: ALIKE consecutive starts from it ended with the same status and without progress.
+    The condition: ALIKE consecutive attempts from it ended with the same status and without progress.
     """
     return (
         newest is not None

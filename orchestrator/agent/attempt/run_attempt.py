@@ -189,8 +189,8 @@ class AttemptRunner:
         for note in found:
             say(note)
             parts.log.say(note)
-        parts.status.set(phase=Phase.RUN, starts=self.record.starts + 1, message="; ".join(found)[:MESSAGE])
-        self._save_record(starts=self.record.starts + 1)
+        parts.status.set(phase=Phase.RUN, starts=self.record.attempts + 1, message="; ".join(found)[:MESSAGE])
+        self._save_record(attempts=self.record.attempts + 1)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)
