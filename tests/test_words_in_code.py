@@ -102,7 +102,7 @@ TWINS = {
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "beats_of": "heartbeats_of",
     "alone": "holding_lease, under_lease, auto_delete_text, only_node",
-    "Catalogue": "CommittedCheckpoints; a Catalog is of TPU types",
+    "Catalogue": "BucketCheckpoints; a Catalog is of TPU types",
     "catalogue": "checkpoints, catalog",
     "Controller": "SlurmController; a controller is a tpuctl that decides",
     "claim_record": "take_record; a claim is a race's or a fleet task's",
