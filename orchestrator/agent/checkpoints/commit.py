@@ -48,16 +48,9 @@ class Committer:
     """Commits complete local checkpoints to the bucket, or records those that the job writes there itself."""
 
     def __init__(
-        self,
-        settings: Settings,
-        bucket: JobBucket,
-        *,
-        checkpoints: BucketCheckpoints,
-        attempts: AttemptStore,
-        local: LocalCheckpoints,
-        status: Status,
-        clock: Clock,
-    ) -> None:
+        self, settings: Settings, bucket: JobBucket, *, checkpoints: BucketCheckpoints, attempts: AttemptStore,
+        local: LocalCheckpoints, status: Status, clock: Clock,
+    ) -> None:  # fmt: skip
         self._settings, self._bucket, self._clock = settings, bucket, clock
         self._checkpoints = checkpoints
         self._attempts = attempts
@@ -280,7 +273,7 @@ class Committer:
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
                 files = self._upload(step, number, folder or self._local.folder, held=folder is not None)
-                self._manifest(step, number, files, newest=newest)
+                self._manifest(step, number, tuple(files), newest=newest)
                 self._status.set(commit_seconds=round(self._clock.monotonic() - began, 3))
         finally:
             if folder is not None:
@@ -354,9 +347,7 @@ class Committer:
         self._bucket.delete(name, held.generation)
         return False
 
-    def _upload(
-        self, step: LocalCheckpoint, number: int, source: Path, *, held: bool
-    ) -> Tuple[StoredFile, ...]:
+    def _upload(self, step: LocalCheckpoint, number: int, source: Path, *, held: bool) -> List[StoredFile]:
         """
         Upload the payload first and the file that completes the step for its framework last.
 
@@ -380,7 +371,7 @@ class Committer:
         whole = files_below(folder) == before if held else local.files_of(step.save) == before
         if not whole or not (held or local.format.at_end or step in local.steps()):
             raise DamagedError(f"{step.save.name} changed while it was uploaded, so it is not committed")
-        return tuple(sorted(sent, key=lambda one: one.name))
+        return sorted(sent, key=lambda one: one.name)
 
     def _fence(self) -> None:
         newer = self._attempts.newer_incarnation()
