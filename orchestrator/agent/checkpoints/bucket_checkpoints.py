@@ -74,7 +74,9 @@ class BucketCheckpoints:
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
 
-    def completed(self, step: int, incarnation: int, timeout: float = TIMEOUT) -> Optional[CompleteCheckpoint]:
+    def completed(
+        self, step: int, incarnation: int, timeout: float = TIMEOUT
+    ) -> Optional[CompleteCheckpoint]:
         """Return the checkpoint of one step and incarnation, None if it is not complete."""
         return self._verdict(folder_name(step, incarnation), timeout).checkpoint
 
@@ -144,7 +146,7 @@ class BucketCheckpoints:
         held = {name: self._bucket.read(name, timeout) for name in sizes if parse_name(name)}
         return judge(sizes, {name: one.data if one else None for name, one in held.items()})
 
-    def _stored(self, timeout: float) -> Iterator[StoredStep]:
+    def _stored(self, timeout: float) -> Iterator[BucketSave]:
         return self._format.stored(self._level(self.prefix(), timeout))
 
     def _level(self, prefix: str, timeout: float) -> Listing:
