@@ -17,6 +17,7 @@ from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.caches.warm_start import largest_first
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.machine_errors import AgentError
+from orchestrator.contract.phase import Phase
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
 from tests.agent.agent_lab import AgentLab, Machine
@@ -169,6 +170,25 @@ def parts_of(lab: AgentLab, name: str, *, moves: bool) -> Parts:
 def own_cache(folder: Path) -> Cache:
     """Return a cache of one folder."""
     return Cache("environment", "Python packages", "0" * 32, {"venvs": folder}, {}, inside=False, grows=False)
+
+
+@pytest.mark.parametrize("notice", [True, False])
+def test_packing_that_a_notice_interrupts_is_no_warning(
+    lab: AgentLab, monkeypatch: pytest.MonkeyPatch, notice: bool
+) -> None:
+    """Nobody can do anything about it, and the report says already that the machine is being taken away."""
+    machine, folder = parts_of(lab, "m", moves=False), lab.folder / "venvs"
+    folder.mkdir()
+    (folder / "a").write_text("a")
+    machine.caches.wanted = [own_cache(folder)]
+    machine.status.set(phase=Phase.RUN, notice=notice)
+    machine.status.time("spawned")
+    machine.status.time("first_step")
+    if not notice:
+        monkeypatch.setattr(keeper, "MAX_BYTES", 0)
+    machine.keeper.keep()
+    assert ("keep Python packages: " in machine.status.body()["message"]) is not notice
+    assert retained(lab) == []
 
 
 @pytest.mark.parametrize("lie", LIES)

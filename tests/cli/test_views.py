@@ -129,6 +129,8 @@ def test_rate_and_remaining_time_and_budget_are_said(capsys):
         "loss 2.345, 3.21 steps/s, checkpoint at step 119000, 12.34 to 15.00 USD so far"
     )
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
+    over = replace(report, step=500001)
+    assert bar_of(over, spec)[1] == "step 500001 of 500000", "what is left is job.grace, to end by itself"
     assert bar_of(replace(report, total_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34, 15.0)
     assert "3.21 steps/s, checkpoint" in live_texts(replace(report, total_steps=None), spec, 12.34, 15.0)[0]

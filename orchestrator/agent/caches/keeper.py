@@ -97,7 +97,8 @@ class CacheKeeper:
             try:
                 message = self.store(cache)
             except (AgentError, OSError) as error:
-                message = str(error)
+                # The seconds of a notice belong to the checkpoint: that is no fault that anybody could mend.
+                message = "" if self._is_ending() else str(error)
             status.warn(f"keep {cache.title}", message)
         self._checked_at = self._clock.monotonic()
 
@@ -209,8 +210,11 @@ class CacheKeeper:
 
     def _may_go_on(self) -> None:
         """Raise AgentError after a preemption notice, whose seconds belong to the checkpoint."""
-        if self._interrupts.ended_at is not None or self._status.get("notice"):
+        if self._is_ending():
             raise AgentError("the machine is about to go")
+
+    def _is_ending(self) -> bool:
+        return self._interrupts.ended_at is not None or bool(self._status.get("notice"))
 
     def _retain(self) -> None:
         """Delete the oldest keys of each cache, and pieces older than a day that no manifest names."""

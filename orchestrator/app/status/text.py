@@ -61,7 +61,7 @@ def step_text(status: DeploymentStatus) -> str:
 
 def eta_text(status: DeploymentStatus) -> str:
     """Return how long the job has still to run, "" if no worker can tell."""
-    if not status.workers or status.eta_s is None:
+    if not status.workers or not status.eta_s:
         return ""
     return f"{span_text(status.eta_s)} left"
 

@@ -174,7 +174,8 @@ def _step(beat: Heartbeat, spec: Spec) -> str:
 def _eta(beat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
     known = beat.phase is Phase.RUN and beat.rate
     seconds = seconds_remaining((beat,), spec.job.target_steps) if known else None
-    return "" if seconds is None else f"{span_text(max(0.0, seconds - age))} left"
+    # Past its target a job has job.grace to end by itself, which is no time of training.
+    return f"{span_text(max(0.0, seconds - age))} left" if seconds else ""
 
 
 def _shows_message(beat: Heartbeat) -> bool:
