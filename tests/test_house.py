@@ -202,7 +202,7 @@ MAY_IMPORT_LATE = {
         "orchestrator.app.this_computer.known",
         "orchestrator.cli",
     ),
-    # rich: 40 ms; `status` and --json print without it. The folder names the story of a bug.
+    # rich: 40 ms; `status` and --json print without it. The folder names the report of a bug.
     "cli/console.py": ("rich", "orchestrator.app.this_computer.state_folders"),
     "cli/views/event_lines.py": ("orchestrator.cli.views.live_line",),  # rich, only where somebody looks
     "ssh/remote.py": ("orchestrator.ssh.connect.connection",),  # fabric: 300 ms; few commands reach a machine

@@ -16,7 +16,7 @@ from benchmarks.policies.due import Contract, due_table, fulfil
 from benchmarks.policies.market import Stress
 from benchmarks.policies.replay import POLICIES, SEEDS, Outcome, Scene, play
 from benchmarks.policies.table import in_full, under_stress
-from benchmarks.policies.trace import Trace, read_csv, read_lives
+from benchmarks.policies.trace import Trace, read_csv, read_lifetimes
 
 
 def options() -> argparse.ArgumentParser:
@@ -46,7 +46,9 @@ def options() -> argparse.ArgumentParser:
     own.add_argument(
         "--stress", action="store_true", help="grant a quarter of the requests, and let machines live briefly"
     )
-    own.add_argument("--lives", type=Path, metavar="FILE", help="a life in seconds a line, for --stress")
+    own.add_argument(
+        "--lifetimes", type=Path, metavar="FILE", help="a lifetime in seconds a line, for --stress"
+    )
     own.add_argument(
         "--deadline",
         action="append",
@@ -87,7 +89,7 @@ def own_record(words: argparse.Namespace) -> None:
         words.hours,
         stress=Stress() if words.stress else None,
         seeds=words.seeds,
-        lived=read_lives(words.lives) if words.lives else (),
+        lived=read_lifetimes(words.lifetimes) if words.lifetimes else (),
     )
     (outcome,) = play([scene], words.jobs)
     found = [fulfil(contract, words.jobs) for contract in every]

@@ -166,7 +166,7 @@ def skynomad(job: Job) -> int:
     """
     Move to the zone of the best utility: work at the price of on demand, less cold starts, less the price.
 
-    After SkyNomad (arXiv 2601.06520), but rough: mean lives stand for its survival analysis, and work has one
+    After SkyNomad (arXiv 2601.06520), but rough: mean lifetimes stand for its survival analysis, and work has one
     value at all times. Every zone is probed every two hours, for nothing.
     """
     probe = max(1, int(7200 / job.trace.tick))
@@ -177,8 +177,8 @@ def skynomad(job: Job) -> int:
     value = job.trace.on_demand
 
     def worth(zone: int) -> float:
-        life = (job.taken.get(zone, 1) * probe + probe) / (job.ended.get(zone, 0) + 0.5)
-        moving = 0.0 if zone == job.at else job.cold / max(life, job.cold)
+        lifetime = (job.taken.get(zone, 1) * probe + probe) / (job.ended.get(zone, 0) + 0.5)
+        moving = 0.0 if zone == job.at else job.cold / max(lifetime, job.cold)
         return value * (1.0 - moving) - job.price(zone)
 
     known = [zone for zone in zones if job.at < 0 or zone == job.at or job.asked[zone][-1]]

@@ -85,7 +85,7 @@ def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, Don
 
 
 def by_product(contract: Contract, start: int, least: float) -> Done:
-    """Let the product do the job: its real loop, which is told neither lives nor availability."""
+    """Let the product do the job: its real loop, which is told neither lifetimes nor availability."""
     ticks, work = contract.ticks
     seconds = int(work * contract.trace.tick)
     ledger = Ledger(Market(contract.trace.cut(start, ticks), FREE_SAVES), noticed=True)

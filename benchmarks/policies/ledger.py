@@ -66,7 +66,7 @@ class Ledger:
         self.taken += not answer[0] and answer[1] - at != self.market.latency.refuse
         return answer
 
-    def life(
+    def lifetime(
         self,
         zone: int,
         ready: float,

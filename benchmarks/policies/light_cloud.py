@@ -327,7 +327,9 @@ class LightCloud:
         if self._lost(machine):
             self.ledger.spare(zone, machine.ready, stop, spot=machine.spot)
         else:
-            self.done += self.ledger.life(zone, machine.ready, machine.death, stop=stop, spot=machine.spot)
+            self.done += self.ledger.lifetime(
+                zone, machine.ready, machine.death, stop=stop, spot=machine.spot
+            )
 
     def close(self) -> None:
         """Enter what still runs at the end of the market."""

@@ -72,7 +72,7 @@ class Latency:
         """
         Return the same with `every: auto`.
 
-        It learns from *earlier* lives of the job, from this one so far, and from what is known of the *zone*.
+        It learns from *earlier* lifetimes of the job, from this one so far, and from what is known of the *zone*.
         """
         now, saved = first_step, 0.0
         while True:
@@ -116,7 +116,7 @@ class Market:
         self._stress = stress
         self._luck: dict[tuple[int, int], tuple[bool, float]] = {}
         self._seed = seed
-        self._lives = list(lived) or lifetimes() if stress else []
+        self._lifetimes = list(lived) or lifetimes() if stress else []
         rows = [list(map(bool, row)) for row in trace.up]
         self._edges = [_edges(row, trace.tick) for row in rows]
         starts = [_starts(edges, self.end, latency.create) for edges in self._edges]
@@ -149,19 +149,19 @@ class Market:
             draw = Random(f"{self._seed}:{key}")
             taken = draw.random() < self._stress.accepted
             brief = draw.random() < self._stress.brief
-            life = draw.uniform(self._stress.shortest, self._stress.longest)
-            self._luck[key] = taken, life if brief else draw.choice(self._lives)
+            lifetime = draw.uniform(self._stress.shortest, self._stress.longest)
+            self._luck[key] = taken, lifetime if brief else draw.choice(self._lifetimes)
         return self._luck[key]
 
     def ask(self, zone: int, at: float) -> tuple[bool, float, float]:
         """Ask for a machine: (True, ready, death), or (False, time of the refusal, the same)."""
-        taken, life = self.luck(zone, at)
+        taken, lifetime = self.luck(zone, at)
         if not taken or not self.up(zone, at):
             return False, at + self.latency.refuse, at + self.latency.refuse
         down, ready = self.changes(zone, at), at + self.latency.create
         if down <= ready:
             return False, down, down
-        return True, ready, min(down, ready + life)
+        return True, ready, min(down, ready + lifetime)
 
     def usd(self, zone: int, since: float, until: float) -> float:
         """Return what a spot machine costs from a time to a time."""

@@ -113,7 +113,7 @@ def deployment(cloud: LightCloud) -> Deployment:
         "cloud": cloud,
         "blueprint": Blueprint(cloud.spec),
         "bundles": None,
-        # With a deadline the lives of all TPUs so far are what is expected of the next one.
+        # With a deadline the lifetimes of all TPUs so far are what is expected of the next one.
         "records": Records(record, spans=cloud.spec.watch.deadline is not None),
         "journal": journal,
         "lease": lease,

@@ -31,7 +31,7 @@ def cron(ledger: Ledger, random: Random) -> None:
             now, dead = _next(ready, phase), False
             continue
         begin = _next(ready + market.latency.push + market.latency.restore, phase)
-        ledger.life(zone, ready, death, first_step=begin)
+        ledger.lifetime(zone, ready, death, first_step=begin)
         now, dead = _next(death, phase), True
 
 
@@ -55,7 +55,9 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
             now = ready + 30.0
             continue
         observed = now + ceil((ready - now) / 30.0) * 30.0 + 1.0
-        ledger.life(zone, ready, death, first_step=observed + market.latency.push + market.latency.restore)
+        ledger.lifetime(
+            zone, ready, death, first_step=observed + market.latency.push + market.latency.restore
+        )
         now = death + random.uniform(0, 30.0) + market.latency.delete
 
 
@@ -68,7 +70,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
         if not taken:
             now = ready + 5.0
             continue
-        ledger.life(zone, ready, death)
+        ledger.lifetime(zone, ready, death)
         now = death + 10.0 + market.latency.delete
 
 
@@ -129,7 +131,7 @@ def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
         if not taken:
             return
         started = ready + market.latency.push + market.latency.restore + random.uniform(0, 5.0)
-        ledger.life(zone, ready, death, first_step=started)
+        ledger.lifetime(zone, ready, death, first_step=started)
         observed = death + random.uniform(0, 15.0) + FETCH
         now = observed + (market.latency.delete if eager else 0.0)
         home = region(ledger, zone)
@@ -147,7 +149,7 @@ def dstack(ledger: Ledger, random: Random) -> None:
             waits += 1
             continue
         waits = 0
-        ledger.life(
+        ledger.lifetime(
             zone,
             ready,
             death,
@@ -170,5 +172,5 @@ def race(ledger: Ledger, random: Random, *, oldest: bool) -> None:
             now = min(answer[2] for answer in answers)
             continue
         winner = min(ready, key=lambda a: market.since(a[0], now)) if oldest else random.choice(ready)
-        ledger.life(winner[0], winner[2], winner[3])
+        ledger.lifetime(winner[0], winner[2], winner[3])
         now = winner[3] + random.uniform(0, 10.0)

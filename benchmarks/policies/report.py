@@ -31,7 +31,7 @@ job for 5 s. Each of three seeds plays another part of a record. All policies ge
 Limits, to keep in mind with every number:
 
 - No public record of TPU preemptions is known. These are GPU markets on AWS (`benchmarks/traces/SOURCE.md`).
-- A record says that one more machine would have started. It says little of lives shorter than its tick.
+- A record says that one more machine would have started. It says little of lifetimes shorter than its tick.
 - The time until a TPU is READY was never published: it is a scenario, varied below.
 - Omniscient holds one machine at a time and never saves: with a save of 5 s each 600 s nobody passes 0.992 of
   it. With `every: auto` ours saves as docs/save-interval.md says, by the function that the agent calls; all such
@@ -49,7 +49,7 @@ Limits, to keep in mind with every number:
 HARD = """
 ### A market as TPUs show it
 
-The nine zones again, but {accepted} of the requests are granted, and half of the machines live {lives}; the
+The nine zones again, but {accepted} of the requests are granted, and half of the machines live {lifetimes}; the
 others as long as machines of two recorded groups. *wait/shortest* compares the time from a preemption to the next
 machine with that of a policy that knows which request will be granted.
 """
@@ -62,7 +62,7 @@ at a job under way at least each five minutes. The others are rules on ticks, wh
 and for nothing. For all of them a machine takes 180 s that cost nothing and 180 s that are paid and bring
 nothing; saves are free and work is not lost, so that only the choice counts. On demand is always to be had, at
 3.06 USD an hour. The least cost is by dynamic programming over the record, for somebody who knows it, and asks for
-the next machine while the last one still works. "SkyNomad-like" is a rough model: mean lives stand for its
+the next machine while the last one still works. "SkyNomad-like" is a rough model: mean lifetimes stand for its
 survival analysis. Its authors report 1.117 for it in nine zones, with egress, which is not included here.
 Each column is the mean of 12 starts, evenly spread over the record: more of them would overlap.
 """
@@ -99,8 +99,8 @@ def text(run: Run) -> str:
     if stress is None:
         raise ValueError("the scene under stress has none")
     title = f"### {run.main.scene.title}: 45 days\n\nOmniscient: {run.main.bound:.3f} of wall-clock time."
-    lives = f"{stress.shortest / 60:.0f} to {stress.longest / 60:.0f} min"
-    hard = HARD.strip().format(accepted=f"{stress.accepted:.0%}", lives=lives)
+    lifetimes = f"{stress.shortest / 60:.0f} to {stress.longest / 60:.0f} min"
+    hard = HARD.strip().format(accepted=f"{stress.accepted:.0%}", lifetimes=lifetimes)
     slower = "### Faster and slower machines\n\nParts of the nine zones."
     every = [run.main, *run.others]
     parts = (
@@ -165,9 +165,9 @@ def goals(run: Run) -> str:
 def _gap(outcome: Outcome, name: str) -> str:
     """Say where the rest of the bound is: how many machines it took, and what was paid and not kept."""
     r = outcome.results[name]
-    lives = r.wall / 3600 / max(1, r.used)
+    lifetimes = r.wall / 3600 / max(1, r.used)
     return (
-        f"a machine is used for each {lives:.1f} h, and each costs a start; of the paid time "
+        f"a machine is used for each {lifetimes:.1f} h, and each costs a start; of the paid time "
         f"{1 - r.useful / r.paid:.1%} is starts, saves and lost work"
     )
 

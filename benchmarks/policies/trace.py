@@ -173,12 +173,12 @@ def _seconds(word: str, path: Path, line: int, column: str) -> float:
         ) from None
 
 
-def read_lives(path: Path) -> tuple[float, ...]:
+def read_lifetimes(path: Path) -> tuple[float, ...]:
     """Read how long machines lived: one number of seconds in each line."""
     lines = enumerate(path.read_text().splitlines(), 1)
     found = tuple(_number(word, path, line, "1") for line, word in lines if word.strip())
     if not found:
-        raise BadRecordError(path, 1, "1", "there is no life")
+        raise BadRecordError(path, 1, "1", "there is no lifetime")
     return found
 
 
@@ -229,7 +229,7 @@ def lifetimes() -> list[float]:
             else:
                 found.append(float(at) / 1000 - born.pop(node))
         found += [end - at for at in born.values()]
-    return sorted(life for life in found if life > 0)
+    return sorted(lifetime for lifetime in found if lifetime > 0)
 
 
 SETS: dict[str, Callable[[], Trace]] = {

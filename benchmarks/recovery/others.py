@@ -59,8 +59,8 @@ def running(scene: Scene, design: Design, folder: Path, more: Mapping[str, str])
     }  # fmt: skip
     words = [design.loop, scene.endpoint + NODES, f"peer-{design.loop}", str(folder)]
     command = [sys.executable, "-m", "benchmarks.recovery.peers", *words, str(design.period / design.scale)]
-    with (folder / "story").open("wb") as story, (folder / "err").open("wb") as err:
-        process = subprocess.Popen(command, env=env, stdout=story, stderr=err, start_new_session=True)
+    with (folder / "log").open("wb") as log, (folder / "err").open("wb") as err:
+        process = subprocess.Popen(command, env=env, stdout=log, stderr=err, start_new_session=True)
     try:
         yield
     finally:
@@ -76,11 +76,9 @@ def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[s
     lost = scene.kill(f"peer-{design.loop}")
     os.kill(job, signal.SIGKILL)
     step = wait("the next step", lambda: next_job(made, job))
-    observed, ready, start = (_when(folder / "story", what, lost) for what in ("seen", "ready", "start"))
+    observed, ready, start = (_when(folder / "log", what, lost) for what in ("seen", "ready", "start"))
     detect, idle = (observed - lost) * design.scale, (start - ready) * design.scale
-    done = (
-        _when(folder / "story", "installed", lost) if "installed" in (folder / "story").read_text() else start
-    )
+    done = _when(folder / "log", "installed", lost) if "installed" in (folder / "log").read_text() else start
     setup = {"setup": done - start} if done > start else {}
     return {
         "detect": detect, "idle": idle, "create": ready - observed, **setup, "start": step - done,
@@ -88,7 +86,7 @@ def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[s
     }  # fmt: skip
 
 
-def _when(story: Path, what: str, after: float) -> float:
+def _when(log: Path, what: str, after: float) -> float:
     """Return when the loop first said something after a moment."""
-    lines = (line.split() for line in story.read_text().splitlines())
+    lines = (line.split() for line in log.read_text().splitlines())
     return min(float(at) for at, said in lines if said == what and float(at) > after)

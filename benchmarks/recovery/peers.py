@@ -66,7 +66,7 @@ class Tpu:
 
 
 class Loop:
-    """What both have: the node, the job on the VM, whose disk keeps the checkpoints, and a story."""
+    """What both have: the node, the job on the VM, whose disk keeps the checkpoints, and a log."""
 
     def __init__(self, tpu: Tpu, folder: Path) -> None:
         self.tpu, self.folder = tpu, folder

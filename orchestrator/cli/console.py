@@ -170,20 +170,20 @@ def show_unexpected(error: Exception, args: Sequence[str]) -> None:
         show_error(on_disk, args)
         return
     try:
-        story = f"the file {story_of(error)}"
+        report = f"the file {bug_report_of(error)}"
     # A full disk must not hide the bug, so the traceback then goes to the terminal.
     except OSError:
         say(masked("".join(traceback.format_exception(error))))
-        story = "the lines above"
+        report = "the lines above"
     bug = TpuctlError(
         f"this is a bug in tpuctl: {type(error).__name__}: {error}",
-        hint=f"report it with {story}; `tpuctl status` shows what exists",
+        hint=f"report it with {report}; `tpuctl status` shows what exists",
         changed="not known",
     )
     show_error(bug, args)
 
 
-def story_of(error: Exception) -> str:
+def bug_report_of(error: Exception) -> str:
     """Write a bug's traceback to a file and return the path; texts that look like tokens are masked."""
     # Mode 0600 and an unpredictable name, as tracebacks contain paths and values.
     from orchestrator.app.this_computer.state_folders import bug_prefix

@@ -272,7 +272,7 @@ class Machine:
 
     def until(self, wanted: Callable[[], object], what: str) -> None:
         """Wait until *wanted* is true."""
-        until(wanted, what, TIMEOUT, story=lambda: f"{self.agent_log()}\n{self.status()}")
+        until(wanted, what, TIMEOUT, log=lambda: f"{self.agent_log()}\n{self.status()}")
 
     def until_reports(self, count: int = 3) -> None:
         """Wait until the agent has reported *count* times more, and so has had time for what it is not to do."""

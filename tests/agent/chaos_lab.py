@@ -1,4 +1,4 @@
-"""A kill falls once in the life of an agent, and a watch over the bucket knows the rules by itself."""
+"""A kill falls once in the run of an agent, and a watch over the bucket knows the rules by itself."""
 
 import hashlib
 import json
@@ -91,8 +91,8 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Life:
-    """Hold the result of a life: the steps observed, whether the kill happened, and what was wrong."""
+class AgentRun:
+    """Hold the result of a run: the steps observed, whether the kill happened, and what was wrong."""
 
     trace: tuple[str, ...]
     fell: bool
@@ -142,7 +142,7 @@ class ChaosLab:
             (torn / "state.json").write_text("{")
         return made
 
-    def live(self, kill: Kill) -> Life:
+    def run(self, kill: Kill) -> AgentRun:
         """Live until the target is reached, whatever the kill did, and look back."""
         machines = self.slice(2)
         hurt = machines[kill.worker]
@@ -173,10 +173,10 @@ class ChaosLab:
             hurt.start()
         ends = [machine.wait() for machine in machines]
         strange = [f"agents left with {code} and {ends}"] if any(ends) or code not in (0, -9) else []
-        return Life(lines, fell, (*strange, *self.wrong(machines)))
+        return AgentRun(lines, fell, (*strange, *self.wrong(machines)))
 
     def wrong(self, machines: list[Machine]) -> Iterator[str]:
-        """Yield what must not be at the end of a life."""
+        """Yield what must not be at the end of a run."""
         yield from self.watch.wrong
         for note in self.notes.iterdir():
             lines = note.read_text().splitlines()

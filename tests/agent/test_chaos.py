@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.agent.chaos_lab import Kill, Life, chaos_lab
+from tests.agent.chaos_lab import AgentRun, Kill, chaos_lab
 from tests.kit.figures import record_figures
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
@@ -37,12 +37,12 @@ POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
 
 
 def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
-    """One worker; each life has a machine, a bucket and a kill of its own."""
+    """One worker; each run has a machine, a bucket and a kill of its own."""
     begun = time.monotonic()
     kills = every_kill(tmp_path / "trace", 1, VICTIMS) if FULL else CHOSEN
-    lives = play(tmp_path, kills, 1)
+    runs = play(tmp_path, kills, 1)
 
-    report("agent", "An agent that is killed", kills, lives, begun)
+    report("agent", "An agent that is killed", kills, runs, begun)
 
 
 def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_path: Path) -> None:
@@ -53,62 +53,62 @@ def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_p
         steps = [one for one in every_kill(tmp_path / "trace", 4, ("both", "slice")) if NEW in one.line]
         others = [Kill(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
         kills = [*steps, *(one for one in others if "DELETE" not in one.line)]
-    lives = play(tmp_path, kills, 4)
+    runs = play(tmp_path, kills, 4)
 
-    report("gang", "A slice of four workers, one of which is killed", kills, lives, begun)
+    report("gang", "A slice of four workers, one of which is killed", kills, runs, begun)
 
 
 def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[Kill]:
     """
-    Watch an undisturbed life, and return all its steps with all victims.
+    Watch an undisturbed run, and return all its steps with all victims.
 
     Polls count once. The moment after a read is the moment before the next step: nothing has changed between
     them. The job is a victim once it has begun, with the third state/job.json.
     """
     with chaos_lab(folder, workers) as lab:
-        life = lab.live(Kill("never", "agent"))
-    assert life.wrong == ()
-    begun = life.trace.index("after replace state/job.json 3")
+        run = lab.run(Kill("never", "agent"))
+    assert run.wrong == ()
+    begun = run.trace.index("after replace state/job.json 3")
     return [
         Kill(line, victim)
-        for number, line in enumerate(life.trace)
+        for number, line in enumerate(run.trace)
         if not POLLED.search(line) and not READ.match(line)
         for victim in victims
         if victim != "job" or number >= begun
     ]
 
 
-def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[Life]:
-    """Return the lives, some of them lived side by side."""
+def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[AgentRun]:
+    """Return the runs, some of them made side by side."""
 
-    def one(number: int, kill: Kill) -> Life:
+    def one(number: int, kill: Kill) -> AgentRun:
         with chaos_lab(folder / str(number), workers) as lab:
-            return lab.live(kill)
+            return lab.run(kill)
 
     with ThreadPoolExecutor(max(1, AT_A_TIME // workers)) as pool:
         return list(pool.map(one, range(len(kills)), kills))
 
 
-def report(part: str, title: str, kills: Sequence[Kill], lives: Sequence[Life], begun: float) -> None:
+def report(part: str, title: str, kills: Sequence[Kill], runs: Sequence[AgentRun], begun: float) -> None:
     """
-    Print the figures, and name every life in which something was wrong.
+    Print the figures, and name every run in which something was wrong.
 
-    Threads of the agent take turns, so that now and then a life has no step of that name.
+    Threads of the agent take turns, so that now and then a run has no step of that name.
     """
-    fallen = sum(life.fell for life in lives)
-    steps = {kill.line for kill, life in zip(kills, lives, strict=True) if life.fell}
-    victims = Counter(kill.victim for kill, life in zip(kills, lives, strict=True) if life.fell)
+    fallen = sum(run.fell for run in runs)
+    steps = {kill.line for kill, run in zip(kills, runs, strict=True) if run.fell}
+    victims = Counter(kill.victim for kill, run in zip(kills, runs, strict=True) if run.fell)
     record_figures(
         part, title, "Real agents with a real job, SIGKILL at their requests and renames, by "
         "`pytest tests/agent/test_chaos.py`.", {
             "Steps of restore, commit and prune": len(steps),
-            "Lives with a kill": fallen,
+            "Runs with a kill": fallen,
             **{f"- of {'the ' + name if name != 'both' else name}": count for name, count in victims.items()},
-            "Lives that did not come by the step": len(lives) - fallen,
-            "Checkpoints lost, torn ones chosen, second jobs": sum(bool(life.wrong) for life in lives),
+            "Runs that did not come by the step": len(runs) - fallen,
+            "Checkpoints lost, torn ones chosen, second jobs": sum(bool(run.wrong) for run in runs),
             "Wall time": f"{time.monotonic() - begun:.0f} s",
         },
     )  # fmt: skip
-    bad = [f"{kill}: {life.wrong}" for kill, life in zip(kills, lives, strict=True) if life.wrong]
+    bad = [f"{kill}: {run.wrong}" for kill, run in zip(kills, runs, strict=True) if run.wrong]
     assert not bad, "\n".join(bad)
-    assert fallen >= 0.9 * len(lives), [k for k, life in zip(kills, lives, strict=True) if not life.fell]
+    assert fallen >= 0.9 * len(runs), [k for k, run in zip(kills, runs, strict=True) if not run.fell]

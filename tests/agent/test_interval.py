@@ -31,33 +31,33 @@ FACTORS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.4, 1.7, 2.0, 2.8)
 
 
 def interval(
-    pause: float, lives: Sequence[WorkPeriod], zone: ZonePreemptions = UNKNOWN_ZONE, least: float = 0.0
+    pause: float, periods: Sequence[WorkPeriod], zone: ZonePreemptions = UNKNOWN_ZONE, least: float = 0.0
 ) -> float:
     """Return the interval as the agent computes it."""
-    return save_interval(pause, time_between_interruptions(lives, zone), least)
+    return save_interval(pause, time_between_interruptions(periods, zone), least)
 
 
 def running(seconds: float) -> WorkPeriod:
-    """Return a life that goes on."""
+    """Return a period that goes on."""
     return WorkPeriod(seconds, lost=False, ended=False)
 
 
-def lives_of(seed: int, mean: float, shape: float) -> list[float]:
-    """Draw the lives of three days, at least 20; a *shape* below 1 has many short ones and a few long ones."""
+def periods_of(seed: int, mean: float, shape: float) -> list[float]:
+    """Draw the work periods of three days, at least 20; a *shape* below 1 has many short ones and few long ones."""
     random = Random(seed)
     scale = mean / math.gamma(1 + 1 / shape)
     return [random.weibullvariate(scale, shape) for _ in range(max(20, int(DAYS / mean)))]
 
 
-def wasted(lives: list[float], save: float, every: Callable[[list[WorkPeriod], float], float]) -> float:
+def wasted(periods: list[float], save: float, every: Callable[[list[WorkPeriod], float], float]) -> float:
     """Return the seconds that saves and lost work take, on a clock that jumps from save to save."""
     waste, past = 0.0, list[WorkPeriod]()
-    for life in lives:
+    for period in periods:
         now = 0.0
-        while now + (step := every(past, now) + save) <= life:
+        while now + (step := every(past, now) + save) <= period:
             now, waste = now + step, waste + save
-        waste += life - now
-        past.append(WorkPeriod(life, lost=True))
+        waste += period - now
+        past.append(WorkPeriod(period, lost=True))
     return waste
 
 
@@ -67,14 +67,14 @@ def wasted(lives: list[float], save: float, every: Callable[[list[WorkPeriod], f
 def test_what_is_wasted_is_within_a_tenth_of_the_best_fixed_interval(
     mean: float, shape: float, save: float
 ) -> None:
-    """The best of 13 fixed intervals is chosen in hindsight, knowing all lives; ours starts without a figure."""
+    """The best of 13 fixed intervals is chosen in hindsight, knowing all periods; ours starts without a figure."""
     ours, fixed = 0.0, [0.0] * len(FACTORS)
     for seed in range(12):
-        lives = lives_of(seed, mean, shape)
-        ours += wasted(lives, save, lambda past, up: interval(save, [*past, running(up)]))
+        periods = periods_of(seed, mean, shape)
+        ours += wasted(periods, save, lambda past, up: interval(save, [*past, running(up)]))
         for number, factor in enumerate(FACTORS):
             always = best_save_interval(save, mean) * factor
-            fixed[number] += sum(life - life // (always + save) * always for life in lives)
+            fixed[number] += sum(period - period // (always + save) * always for period in periods)
     assert ours <= 1.10 * min(fixed)
 
 
@@ -91,33 +91,35 @@ def test_what_is_known_of_the_zone_counts_before_this_job_has_lost_anything() ->
     bad, good = ZonePreemptions(11 * 600, 11), ZonePreemptions(11 * 12 * HOUR, 11)
     assert interval(5, [], bad) < interval(5, []) / 2
     assert interval(5, [], good) > interval(5, []) * 2
-    # A notice that left time to save takes no work, however short the lives are.
+    # A notice that left time to save takes no work, however short the periods are.
     assert interval(5, [WorkPeriod(600, lost=False)] * 15, bad) > interval(5, [])
 
 
 seconds = st.floats(0, 1e9)
-all_lives = st.lists(st.builds(lambda s, lost: WorkPeriod(s, lost=lost), seconds, st.booleans()), max_size=30)
+all_periods = st.lists(
+    st.builds(lambda s, lost: WorkPeriod(s, lost=lost), seconds, st.booleans()), max_size=30
+)
 zones = st.builds(ZonePreemptions, seconds, st.integers(0, 1000))
 
 
-@given(seconds, all_lives, zones, seconds)
-def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(pause, lives, zone, least) -> None:
+@given(seconds, all_periods, zones, seconds)
+def test_the_interval_stays_in_its_bounds_and_is_no_shorter_than_a_save(pause, periods, zone, least) -> None:
     """Whatever a job reports, and whatever stands in the bucket."""
-    assert MIN_INTERVAL <= interval(pause, lives, zone, least) <= MAX_INTERVAL
-    assert interval(pause, lives, zone, least) >= min(max(pause, least), MAX_INTERVAL)
+    assert MIN_INTERVAL <= interval(pause, periods, zone, least) <= MAX_INTERVAL
+    assert interval(pause, periods, zone, least) >= min(max(pause, least), MAX_INTERVAL)
 
 
-@given(seconds, all_lives, zones, seconds, seconds)
-def test_the_interval_grows_with_pause_lives_and_uploads_and_falls_with_interruptions(
-    pause, lives, zone, least, more
+@given(seconds, all_periods, zones, seconds, seconds)
+def test_the_interval_grows_with_pause_periods_and_uploads_and_falls_with_interruptions(
+    pause, periods, zone, least, more
 ) -> None:
     """Of two situations that differ in one thing, the worse market saves more often, the longer save less often."""
-    before = interval(pause, lives, zone, least)
-    assert interval(pause + more, lives, zone, least) >= before
-    assert interval(pause, lives, zone, least + more) >= before
-    assert interval(pause, lives, ZonePreemptions(zone.lived + more, zone.preemptions), least) >= before
-    assert interval(pause, lives, ZonePreemptions(zone.lived, zone.preemptions + 1), least) <= before
-    lost = [WorkPeriod(one.seconds, lost=True) for one in lives]
+    before = interval(pause, periods, zone, least)
+    assert interval(pause + more, periods, zone, least) >= before
+    assert interval(pause, periods, zone, least + more) >= before
+    assert interval(pause, periods, ZonePreemptions(zone.lived + more, zone.preemptions), least) >= before
+    assert interval(pause, periods, ZonePreemptions(zone.lived, zone.preemptions + 1), least) <= before
+    lost = [WorkPeriod(one.seconds, lost=True) for one in periods]
     assert interval(pause, lost, zone, least) <= before
 
 
@@ -150,7 +152,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     """
     Earlier machines died young, so it gets a shorter one; its own report of slow saves changes that.
 
-    TPUs of this zone did so, too. One of them rested after its notice, with all saved: its life lost nothing.
+    TPUs of this zone did so, too. One of them rested after its notice, with all saved: its period lost nothing.
     """
     for number in (1, 2, 3):
         report = {
@@ -187,18 +189,18 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     began = time.monotonic()
     machine.run_to_end()
     first, later, given = (float(word) for word in lines_of_the_job(lab.log(6))[-1].split())
-    lives, zone = (
+    periods, zone = (
         [*[WorkPeriod(300.0, lost=True)] * 3, WorkPeriod(300.0, lost=False)],
         ZonePreemptions(1200.0, 4),
     )
-    # Its own life counts as well: on a busy computer it takes a minute.
-    longest = [*lives, running(time.monotonic() - began)]
-    assert interval(20, lives, zone) - 1 <= first <= interval(20, longest, zone) + 1
+    # Its own period counts as well: on a busy computer it takes a minute.
+    longest = [*periods, running(time.monotonic() - began)]
+    assert interval(20, periods, zone) - 1 <= first <= interval(20, longest, zone) + 1
     # What is known of others is read while the job starts: all, a part or nothing of it may be there by then.
-    assert given in {first, *(round(interval(20, *known)) for known in ([lives], [[], zone], [[]]))}
-    assert interval(500, lives, zone) - 1 <= later <= interval(500, longest, zone) + 1
+    assert given in {first, *(round(interval(20, *known)) for known in ([periods], [[], zone], [[]]))}
+    assert interval(500, periods, zone) - 1 <= later <= interval(500, longest, zone) + 1
     # The last report may be of after the job's end, which was an interruption as well: step 1 is in no checkpoint.
-    beat, shortest = machine.heartbeat(), [*lives, WorkPeriod(0.0, lost=True)]
+    beat, shortest = machine.heartbeat(), [*periods, WorkPeriod(0.0, lost=True)]
     assert interval(500, shortest, zone) - 1 <= beat["save_every"] <= interval(500, longest, zone) + 1
     assert (
         time_between_interruptions(shortest, zone) - 1

@@ -20,7 +20,7 @@ END = "--- attempt 2 failed: the job exited with status 1 ---"
 
 
 def test_the_last_lines_are_those_of_the_last_start():
-    """The agent's own lines are left out; a start before it is another story."""
+    """The agent's own lines are left out; a start before it is another attempt."""
     assert last_output(["old", END, START, "Traceback", "boom", END, "--- gave up: x ---"]) == (
         "Traceback", "boom",
     )  # fmt: skip

@@ -24,7 +24,7 @@ def test_hundreds_of_failed_looks_are_a_few_lines_and_a_look_a_minute():
     assert len(said) <= 14
 
 
-def test_a_look_that_failed_once_is_no_story():
+def test_a_look_that_failed_once_is_no_event():
     """It is said, and counted again the next time."""
     clock, said = VirtualClock(), []
     outage = Outage(clock, 2.0, said.append)

@@ -69,7 +69,7 @@ def test_prices_belong_to_their_zones(v100):
     assert prices["us-west-2c"] == pytest.approx(0.942, abs=0.001)
 
 
-def test_lives_are_in_seconds():
+def test_lifetimes_are_in_seconds():
     """Two groups of machines, none of which lived longer than the record of 11.4 hours."""
     assert len(lifetimes()) > 200
     assert 60 <= min(lifetimes()) <= max(lifetimes()) < 11.5 * 3600
@@ -125,9 +125,9 @@ def test_one_command_replays_a_record_with_every_option(tmp_path, capsys, monkey
     path = tmp_path / "mine.csv"
     rows = "\n".join(f"{i * 300},{int(i % 40 > 9)},1.5" for i in range(200))
     path.write_text(f"at,us-east5-a,price:us-east5-a\n{rows}\n")
-    (tmp_path / "lives").write_text("4000\n")
+    (tmp_path / "lifetimes").write_text("4000\n")
     words = ["--trace", str(path), "--seeds", "1", "--policy", "tpuctl race", "--json", "--jobs", "1"]
-    more = ["--stress", "--lives", str(tmp_path / "lives"), "--deadline", "4:1.5", "--on-demand", "4"]
+    more = ["--stress", "--lifetimes", str(tmp_path / "lifetimes"), "--deadline", "4:1.5", "--on-demand", "4"]
     monkeypatch.setattr("sys.argv", ["policies", *words, *more])
     main()
     reported = json.loads(capsys.readouterr().out)
@@ -238,7 +238,7 @@ def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
     market = Market(a_trace("1" * 100), Latency())
     for stop, retained in ((3000.0, 2400.0), (5980.0, 5745.0)):
         ledger = Ledger(market, noticed=True)
-        ledger.life(0, 0.0, 6000.0, stop=stop)
+        ledger.lifetime(0, 0.0, 6000.0, stop=stop)
         assert ledger.useful == retained
         assert ledger.usd == pytest.approx(stop / 3600)
 

@@ -1,4 +1,4 @@
-"""`tpuctl adopt --bucket`: labels first, then a normal life; what is somebody else's is never deleted."""
+"""`tpuctl adopt --bucket`: labels first, then a normal lifetime; what is somebody else's is never deleted."""
 
 import pytest
 

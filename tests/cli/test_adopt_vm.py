@@ -1,4 +1,4 @@
-"""`tpuctl adopt --vm`: labels first, then a normal life; it is never created, and deleted only on request."""
+"""`tpuctl adopt --vm`: labels first, then a normal lifetime; it is never created, and deleted only on request."""
 
 import sys
 

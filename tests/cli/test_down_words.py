@@ -307,7 +307,7 @@ def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
 
 
 def test_the_report_tells_of_a_deployment_that_is_down(user):
-    """It works whenever `status` does; the uses add up to the whole after a second life too."""
+    """It works whenever `status` does; the uses add up to the whole after a second lifetime too."""
     user.watch(1800)
     user.down()
     # The record holds the number that the next TPU gets; the output names those that existed.

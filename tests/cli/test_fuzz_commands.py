@@ -1,7 +1,7 @@
 """
 Anything that people may type, in any order, while machines are taken away and commands are killed.
 
-TPUCTL_FUZZ says how many lives of how many commands are lived, such as 200x30; a failure prints its commands
+TPUCTL_FUZZ says how many runs of how many commands are made, such as 200x30; a failure prints its commands
 as a program.
 """
 
@@ -61,7 +61,7 @@ class Commands(RuleBasedStateMachine):
         self.cloud = self.stack.enter_context(Cloud(folder, latency="realistic").open())
         self.file, self.struck = {}, float("-inf")
         self.known = {name: User(self.cloud, name) for name in ("home", "away")}
-        COUNTED["lives"] += 1
+        COUNTED["runs"] += 1
 
     def _desk(self, name):
         if name in self.known:
@@ -208,18 +208,18 @@ class Commands(RuleBasedStateMachine):
 def test_any_order_of_commands_leaks_doubles_and_loses_nothing():
     """Statuses are those of the README, nothing is a bug, and what is taken down is gone."""
     size = os.environ.get("TPUCTL_FUZZ", "")
-    lives, steps = (int(part) for part in (size or "6x10").split("x"))
+    runs, steps = (int(part) for part in (size or "6x10").split("x"))
     COUNTED.clear()
     run_state_machine_as_test(
         Commands,
         settings=settings(
-            max_examples=lives, stateful_step_count=steps, deadline=None, derandomize=not size, database=None,
+            max_examples=runs, stateful_step_count=steps, deadline=None, derandomize=not size, database=None,
             suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink],
         ),
     )  # fmt: skip
     record_figures(
         "fuzz", "Any order of commands",
         "Commands, edits, kills, preemptions and a second computer in any order; TPUCTL_FUZZ sets the size.",
-        {"lives": COUNTED["lives"], "commands": COUNTED["commands"], "of them killed": COUNTED["killed"],
+        {"runs": COUNTED["runs"], "commands": COUNTED["commands"], "of them killed": COUNTED["killed"],
          "machines taken away": COUNTED["strikes"]},
     )  # fmt: skip

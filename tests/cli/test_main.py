@@ -291,16 +291,16 @@ def test_no_words_at_all_show_the_help(capsys):
     assert "tpuctl demo" in out + err
 
 
-def test_a_bug_says_so_and_leaves_its_story_in_a_file(monkeypatch, capsys, tmp_path):
+def test_a_bug_says_so_and_leaves_its_report_in_a_file(monkeypatch, capsys, tmp_path):
     """No traceback is thrown at people; the file has it."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr("orchestrator.config.schema.json_schema", lambda: 1 / 0)
     code, out, err = here(capsys, "config", "schema")
     assert (code, out) == (1, "")
     assert "this is a bug in tpuctl: ZeroDivisionError" in err
-    (story,) = tmp_path.glob("tpuctl-bug-*.txt")
-    assert str(story) in err.replace("\n", "")
-    assert "Traceback" in story.read_text()
+    (report,) = tmp_path.glob("tpuctl-bug-*.txt")
+    assert str(report) in err.replace("\n", "")
+    assert "Traceback" in report.read_text()
 
 
 def test_what_follows_two_dashes_is_for_another_program(capsys):

@@ -165,7 +165,7 @@ def honest(cloud, user, changes):
 
 @pytest.mark.parametrize("kind", ["bucket", "vm", "node", "bundle", "job"])
 def test_a_plan_that_leaves_something_out_is_noticed(tmp_path, kind):
-    """The comparison has teeth: without any one of its changes a plan is not honest."""
+    """The comparison finds something: without any one of its changes a plan is not honest."""
     with Cloud(tmp_path).open() as cloud:
         user = User(cloud, vm={})
         changes = user.run("plan", "--json").document["changes"]

@@ -28,7 +28,7 @@ def backups(user):
 
 
 def test_the_blocks_name_every_machine_and_no_address(user):
-    """They are the same before, during and after the life of a TPU, and weaken nothing."""
+    """They are the same before, during and after the lifetime of a TPU, and weaken nothing."""
     before = user.run("ssh-config", "--json")
     assert before.code == 0, before.err
     found = before.document

@@ -45,7 +45,7 @@ def insert(cloud, name="v1"):
 
 
 def test_insert_stop_start_delete(cloud):
-    """The whole life of a VM through unary calls and our own operations client."""
+    """The whole lifetime of a VM through unary calls and our own operations client."""
     operation = insert(cloud)
     assert (operation.status, operation.http_error_status_code) == (compute_v1.Operation.Status.DONE, 0)
     vm = cloud.instances.get(ONE)

@@ -1,5 +1,5 @@
 """
-Requests and answers against Google's discovery documents: the judge has teeth, and the local cloud passes.
+Requests and answers against Google's discovery documents: the judge finds mistakes, and the local cloud passes.
 
 The scenarios, the official clients and gcloud are held against the documents where their own tests run.
 """
@@ -106,7 +106,7 @@ NODE: dict[str, Any] = {"name": "a", "state": "READY", "id": "1", "createTime": 
         ({"description": None}, "is null"),
     ],
 )
-def test_the_judge_has_teeth(change, fault):
+def test_the_judge_finds_mistakes(change, fault):
     """One deliberate difference is one fault, which names the method and the field."""
     asked = Request.parse("GET", f"{NODES}/n1", {}, b"")
     found = faults(asked, Response.of({**NODE, **change}))

@@ -55,7 +55,7 @@ def wait_for(cloud, wanted):
 
 
 def test_created_read_listed_lost_and_deleted(cloud):
-    """The whole life through the client's own types and futures."""
+    """The whole lifetime through the client's own types and futures."""
     operation = cloud.tpu.create_queued_resource(request())
     cloud.pause(0.3)
     assert operation.result(timeout=60).name == QUEUED

@@ -37,7 +37,7 @@ def created(cloud, **fields):
 
 
 def test_create_get_list_update_delete(cloud):
-    """The whole life of a slice through the client's own types and futures."""
+    """The whole lifetime of a slice through the client's own types and futures."""
     disk = f"projects/{PROJECT}/zones/{ZONE}/disks/d"
     cloud.lab.cloud.compute.disks.insert(ZONE, {"name": "d", "sizeGb": "20"})
     cloud.pause(0.3)

@@ -42,9 +42,9 @@ def main():
     wall = time.monotonic() - began
     record_figures("crash", "Crash points", ABOUT, {**figures(results), "Wall time": f"{wall:.0f} s"})
     found = [(name, kind) for name, kinds in results.items() for kind in kinds.values()]
-    problems = [f"{name}: {text}" for name, kind in found for text in kind.problems]
-    print(*problems, sep="\n")
-    return 1 if problems else 0
+    violations = [f"{name}: {text}" for name, kind in found for text in kind.violations]
+    print(*violations, sep="\n")
+    return 1 if violations else 0
 
 
 def gathered(pool, wanted, chosen):
@@ -123,7 +123,7 @@ def figures(results):
             f"{total('real', lambda f: f.singles):,} ({total('real', lambda f: f.seconds):.0f} s)"
         ),
         "No later command: the bill stops": tried("alone"),
-        "Violations of I1 to I8": sum(len(f.problems) for kinds in rows for f in kinds.values()),
+        "Violations of I1 to I8": sum(len(f.violations) for kinds in rows for f in kinds.values()),
     }
 
 

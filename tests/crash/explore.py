@@ -30,7 +30,7 @@ class Found:
     worlds: int = 0
     more: int = 0
     kills: list = field(default_factory=list)
-    problems: list = field(default_factory=list)
+    violations: list = field(default_factory=list)
     steps: dict = field(default_factory=dict)
 
     def add(self, other):
@@ -38,7 +38,7 @@ class Found:
         self.seconds += other.seconds
         self.singles += other.singles
         self.worlds += other.worlds
-        self.problems += other.problems
+        self.violations += other.violations
 
 
 def begun(folder, scenario, *, latency="scaled"):
@@ -133,9 +133,9 @@ def _try(stage, point, way, place, found, text, old_lists=0.0):
     try:
         way.go(stage, stage.scenario.spec, place)
         way.check(stage, stage.scenario, stage.before)
-    except Exception as error:  # each problem is reported with its point, whatever it is
+    except Exception as error:  # each violation is reported with its point, whatever it is
         where = traceback.extract_tb(error.__traceback__)[-1]
-        found.problems.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
+        found.violations.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
 
 
 def abandoned(folder, scenario, found, *, first=0, every=1):
@@ -150,7 +150,7 @@ def abandoned(folder, scenario, found, *, first=0, every=1):
             stage.thaw(point.world)
             try:
                 check_abandoned(stage, scenario.spec)
-            except Exception as error:  # each problem is reported with its point, whatever it is
-                found.problems.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
+            except Exception as error:  # each violation is reported with its point, whatever it is
+                found.violations.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
             found.singles += number
             found.worlds += 1

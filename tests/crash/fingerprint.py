@@ -2,7 +2,7 @@
 When two worlds are the same for whoever comes next: all that a process can see, without what only names.
 
 Whoever comes next decides by states, ages, and what the record says. Random ids, generations, serial numbers,
-the story told in events, and journals that nobody reads are left out; times count as ages in whole seconds.
+what the events tell, and journals that nobody reads are left out; times count as ages in whole seconds.
 """
 
 import hashlib

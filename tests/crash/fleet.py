@@ -1,5 +1,5 @@
 """
-Crash points of fleet commands: `python -m tests.crash.fleet [--every 1] [--jobs 2] [STORY...]`.
+Crash points of fleet commands: `python -m tests.crash.fleet [--every 1] [--jobs 2] [SCENARIO...]`.
 
 A command is killed before and after every step: each mutating call of an API, each write to bucket or disk, each
 word to Slurm and each way over SSH. At a step this process is forked: the child's command dies there, and somebody
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.crash.fleet_stories import STORIES, World, Wrong
+from tests.crash.fleet_scenarios import SCENARIOS, World, Wrong
 from tests.kit.cloud import Cloud
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
@@ -32,20 +32,20 @@ ABOUT = (
     "leaves nothing (F1, F15). See tests/crash/fleet.py."
 )
 SHARES = 4
-"""Shares into which the points of a story are cut when all are tried."""
+"""Shares into which the points of a scenario are cut when all are tried."""
 FEW = 4
-"""No story has fewer points."""
+"""No scenario has fewer points."""
 OPEN = Path("/proc/self/fd")
 """The files that this process has open; a link that is gone meanwhile was the listing itself."""
 
 
 @dataclass
 class Found:
-    """Count the steps of one story, how many kills were tried, by the way that was gone on, and what went wrong."""
+    """Count the steps of one scenario, how many kills were tried, by the way it went on, and what went wrong."""
 
     steps: int = 0
     tried: Counter = field(default_factory=Counter)
-    problems: list = field(default_factory=list)
+    violations: list = field(default_factory=list)
     seconds: float = 0.0
 
 
@@ -92,19 +92,19 @@ class Points:
             self.found.append((way, pickle.loads(said) if said else [f"{self.what}: the child died"]))  # noqa: S301 - a child's
         return False
 
-    def report(self, problems):
+    def report(self, violations):
         """Report to the parent what was found, and end."""
-        os.write(self.answer, pickle.dumps(problems))
+        os.write(self.answer, pickle.dumps(violations))
         os._exit(0)
 
 
-def explore(story, folder, *, first=0, every=1, ways=None):
+def explore(scenario, folder, *, first=0, every=1, ways=None):
     """
-    Kill at each of *every* so many steps of a story from the *first* on, and go on in each of *ways*.
+    Kill at each of *every* so many steps of a scenario from the *first* on, and go on in each of *ways*.
 
-    Without *ways* one of the story's is taken at each point, in turn.
+    Without *ways* one of the scenario's is taken at each point, in turn.
     """
-    chosen = story.ways if ways is None else ways
+    chosen = scenario.ways if ways is None else ways
     found, began = Found(), sum(os.times()[:4])
 
     def wanted(number):
@@ -113,22 +113,22 @@ def explore(story, folder, *, first=0, every=1, ways=None):
         return chosen if ways is not None else (chosen[number // every % len(chosen)],)
 
     with Cloud(folder).open() as cloud:
-        world = World(cloud, story)
-        story.before(world)
+        world = World(cloud, scenario)
+        scenario.before(world)
         points = Points(cloud, wanted)
         try:
-            story.go(world, kill=points)
-            world.finish(story)
+            scenario.go(world, kill=points)
+            world.finish(scenario)
         except Wrong as wrong:
-            found.problems.append(f"{story.name}, killed {points.what or 'nowhere'}: {wrong}")
+            found.violations.append(f"{scenario.name}, killed {points.what or 'nowhere'}: {wrong}")
         except Exception:  # whatever it is, it is reported
-            found.problems.append(f"{story.name}, killed {points.what}:\n{traceback.format_exc()}")
+            found.violations.append(f"{scenario.name}, killed {points.what}:\n{traceback.format_exc()}")
         if points.answer is not None:
-            points.report(found.problems)
+            points.report(found.violations)
     found.steps = len(points.steps)
-    for way, problems in points.found:
+    for way, violations in points.found:
         found.tried[way] += 1
-        found.problems += [f"{problem} ({way})" for problem in problems]
+        found.violations += [f"{violation} ({way})" for violation in violations]
     # Of the children too: they have been waited for.
     found.seconds = sum(os.times()[:4]) - began
     return found
@@ -167,34 +167,34 @@ def _put_back(folder, held):
 
 def _share(order, *, every, shares):
     number, share = order
-    story = STORIES[number]
+    scenario = SCENARIOS[number]
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
-        # Some of each story, however few steps it has; in other stories at other places.
-        return explore(story, Path(folder), first=share + number % FEW, every=every)
+        # Some of each scenario, however few steps it has; in other scenarios at other places.
+        return explore(scenario, Path(folder), first=share + number % FEW, every=every)
 
 
 def main():
     """Read the command line, try all, print the figures and what went wrong."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash.fleet")
-    parser.add_argument("stories", nargs="*", help="names to begin with; all when left out")
+    parser.add_argument("scenarios", nargs="*", help="names to begin with; all when left out")
     parser.add_argument("--every", type=int, default=1, help="try each so manyth step")
     parser.add_argument("--jobs", type=int, default=1)
     chosen = parser.parse_args()
-    wanted = [n for n, s in enumerate(STORIES) if s.name.startswith(tuple(chosen.stories or [""]))]
+    wanted = [n for n, s in enumerate(SCENARIOS) if s.name.startswith(tuple(chosen.scenarios or [""]))]
     shares = max(1, SHARES // chosen.every)
     orders = [(number, share) for share in range(shares) for number in wanted]
-    results, began = {STORIES[number].name: Found() for number in wanted}, time.monotonic()
+    results, began = {SCENARIOS[number].name: Found() for number in wanted}, time.monotonic()
     with workers(chosen.jobs) as pool:
         call = partial(_share, every=chosen.every * shares, shares=shares)
         for (number, _), found in zip(orders, pool.map(call, orders), strict=True):
-            whole = results[STORIES[number].name]
+            whole = results[SCENARIOS[number].name]
             whole.steps, whole.seconds = found.steps, whole.seconds + found.seconds
             whole.tried += found.tried
-            whole.problems += found.problems
-            print(*found.problems, sep="\n", end="\n" if found.problems else "", flush=True)
+            whole.violations += found.violations
+            print(*found.violations, sep="\n", end="\n" if found.violations else "", flush=True)
     record_figures("fleet-crash", "Crash points of fleets", f"{ABOUT} Written by `{_typed()}`.",
          {**figures(results), "Wall time": f"{time.monotonic() - began:.0f} s"})  # fmt: skip
-    return 1 if any(found.problems for found in results.values()) else 0
+    return 1 if any(found.violations for found in results.values()) else 0
 
 
 def _typed():
@@ -209,7 +209,7 @@ def figures(results):
         "Steps of each": ", ".join(str(found.steps) for found in results.values()),
         "Kills": f"{tried.total():,}",
         **{f"- {way}": f"{count:,}" for way, count in sorted(tried.items())},
-        "Violations": sum(len(found.problems) for found in results.values()),
+        "Violations": sum(len(found.violations) for found in results.values()),
         "Processor time": f"{sum(found.seconds for found in results.values()):.0f} s",
     }
 

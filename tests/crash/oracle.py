@@ -67,9 +67,9 @@ def ours(stage):
     return [one for one in (*nodes, *vms, *disks, *places) if one.name.startswith("demo")]
 
 
-def demand(invariant, problem):
-    """Fail unless there is no *problem*."""
-    assert not problem, f"{invariant}: {problem}"
+def demand(invariant, violation):
+    """Fail unless there is no *violation*."""
+    assert not violation, f"{invariant}: {violation}"
 
 
 def check_running(stage, scenario, before):

@@ -174,8 +174,8 @@ def real_singles(folder, scenario, found, requests, *, every=1, first=1, latency
             ended = requests.request(stage, way=0)
             assert "points" in ended, ended
             scenario.ways[0].check(stage, scenario, stage.before)
-        except Exception as error:  # each problem is reported with its point, whatever it is
+        except Exception as error:  # each violation is reported with its point, whatever it is
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"SIGKILL {died.get('killed', at)}: {type(error).__name__}: {error}"
-            found.problems.append(f"{text} ({where.name}:{where.lineno})")
+            found.violations.append(f"{text} ({where.name}:{where.lineno})")
         found.singles += 1

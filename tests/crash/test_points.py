@@ -15,9 +15,9 @@ from tests.crash.sigkill import far, real_singles
 EVERYONE = pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 
 
-def none_of(problems):
-    """Fail with the problems, if there are any."""
-    assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:5])
+def none_of(violations):
+    """Fail with the violations, if there are any."""
+    assert not violations, f"{len(violations)} violations:\n" + "\n".join(violations[:5])
 
 
 @EVERYONE
@@ -25,7 +25,7 @@ def test_a_kill_at_a_point_is_put_right_from_any_computer(tmp_path, scenario):
     """Each way to go on after it ends well, on the same computer and on another one that has to wait."""
     found = Found()
     singles(tmp_path, scenario, found, every=13)
-    none_of(found.problems)
+    none_of(found.violations)
     assert found.points >= 18
     assert found.singles >= 4
 
@@ -35,7 +35,7 @@ def test_a_second_kill_while_the_first_is_put_right(tmp_path, scenario):
     """Pairs of points: one in the command, one in what goes on after it."""
     found = Found()
     kills(tmp_path, scenario, found, firsts=29, seconds=17)
-    none_of(found.problems)
+    none_of(found.violations)
     assert len(found.kills) == 2
     assert found.worlds >= 2
 
@@ -45,7 +45,7 @@ def test_a_deployment_without_its_watcher_ends_for_good(tmp_path, scenario):
     """The VM ends by itself; the next command of another deployment ends the TPU, and brings nothing back."""
     found = Found()
     abandoned(tmp_path, scenario, found, every=1 if scenario.name == "down" else 9)
-    none_of(found.problems)
+    none_of(found.violations)
     assert found.singles >= 2
 
 
@@ -55,7 +55,7 @@ def test_real_processes_are_killed(tmp_path):
         for scenario in (SCENARIOS[0], SCENARIOS[1], SCENARIOS[3]):
             found = Found()
             real_singles(tmp_path / scenario.name, scenario, found, requests, first=7, every=29)
-            none_of(found.problems)
+            none_of(found.violations)
             assert found.singles >= 1
 
 

@@ -42,7 +42,7 @@ def refused(zone, *ages):
 
 
 def lived(zone, *hours, ago=DAY):
-    """Return the history after lives so long, the last of which ended so long ago."""
+    """Return the history after lifetimes so long, the last of which ended so long ago."""
     history = ()
     for one in hours:
         history = after_preemption(history, zone, "", NOW - ago, one * HOUR)
@@ -71,7 +71,7 @@ def test_a_zone_that_has_just_taken_a_tpu_away_comes_last():
 
 
 def test_where_tpus_live_longer_is_asked_first():
-    """By observed lives; the file's order decides between zones of which as much is known."""
+    """By observed lifetimes; the file's order decides between zones of which as much is known."""
     assert ranked_zones((A, B), lived(A, 0.1, 0.2, 0.1, 0.1), "", NOW) == (B, A)
     assert ranked_zones((A, B), lived(A, 9), "", NOW) == (A, B)
     assert ranked_zones((A, B), (*lived(A, 0.2, 0.2, 0.2, 0.2), *lived(B, 0.2, 0.2, 0.2)), "", NOW) == (B, A)

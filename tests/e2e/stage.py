@@ -142,7 +142,9 @@ class Stage:
         try:
             code = process.wait(seconds)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"{process.args} still runs after {seconds:.0f} s\n{self.story()}") from None
+            raise AssertionError(
+                f"{process.args} still runs after {seconds:.0f} s\n{self.logs_text()}"
+            ) from None
         out = (self.folder / f"{process.number}.out").read_text(errors="replace")
         done = Done(code, out, self.said(process))
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
@@ -163,9 +165,9 @@ class Stage:
         self, what: str, look: Callable[[], T], seconds: float = LOOK_TIMEOUT, pause: float = 0.4
     ) -> T:
         """Look until there is something and return it."""
-        return until(look, what, seconds, pause, self.story)
+        return until(look, what, seconds, pause, self.logs_text)
 
-    def story(self) -> str:
+    def logs_text(self) -> str:
         """Return what the commands said last, for a failed test."""
         parts = [f"-- {p.args}\n{self.said(p)[-1500:]}" for p in self.running[-3:]]
         return "\n".join([*parts, f"-- heartbeats\n{self.beats()}", f"-- machines\n{self.machines()}"])

@@ -1,7 +1,7 @@
 """
-Lives with faults in an order that a seed decides: commands, agents, jobs and machines are killed.
+Runs with faults in an order that a seed decides: commands, agents, jobs and machines are killed.
 
-Every line of the log must have the loss of a life without faults, and nothing may be left.
+Every line of the log must have the loss of a run without faults, and nothing may be left.
 `TPUCTL_FAULT_SEEDS=100:120` runs other seeds.
 """
 
@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 import pytest
+from tests.e2e.test_life import unbroken
 
 from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from tests.e2e.stage import Stage, kill, losses
-from tests.e2e.test_life import unbroken
 from tests.e2e.warm import Command
 
 pytestmark = pytest.mark.e2e
@@ -24,7 +24,7 @@ STEPS, FAULTS = 150, 6
 FIRST, END = (int(number) for number in os.environ.get("TPUCTL_FAULT_SEEDS", "0:2").split(":"))
 
 
-class Life:
+class FaultyRun:
     """A deployment that trains, its watch, and the faults that may meet them."""
 
     def __init__(self, stage: Stage, seed: int) -> None:
@@ -38,7 +38,7 @@ class Life:
         return max(names, key=lambda name: int(name.rpartition("g")[2]), default="")
 
     def step(self) -> tuple[int, int, int]:
-        """Return TPU, attempt and step of worker 0's newest report, for an order in which a life only grows."""
+        """Return TPU, attempt and step of worker 0's newest report, for an order in which a run only grows."""
         first = next(iter(self.stage.beats()), None) or {}
         return first.get("incarnation") or 0, first.get("attempt") or 0, first.get("step") or 0
 
@@ -80,9 +80,9 @@ class Life:
         self.stage.tpuctl("up", expect=None)
 
 
-KINDS: tuple[Callable[[Life], None], ...] = (
-    Life.notice, Life.preemption, Life.watch_is_killed, Life.agent_is_killed, Life.job_is_killed,
-    Life.up_is_repeated,
+KINDS: tuple[Callable[[FaultyRun], None], ...] = (
+    FaultyRun.notice, FaultyRun.preemption, FaultyRun.watch_is_killed, FaultyRun.agent_is_killed,
+    FaultyRun.job_is_killed, FaultyRun.up_is_repeated,
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ KINDS: tuple[Callable[[Life], None], ...] = (
 def test_a_life_with_faults_in_any_order_ends_as_one_without(stage, seed):
     """What is trained is trained once, with the same result, and `down` finds everything."""
     stage.use_example(steps=STEPS)
-    # The example reads the sources of its Python, so a life without faults must have the same.
+    # The example reads the sources of its Python, so a run without faults must have the same.
     stage.tpuctl("local", "start", "--notice", "5", "--python", version_of(base_interpreter()))
     first = stage.start("up")
     if seed % 2:
@@ -99,15 +99,15 @@ def test_a_life_with_faults_in_any_order_ends_as_one_without(stage, seed):
         first.wait(30)
         first = stage.start("up")
     stage.end(first)
-    life = Life(stage, seed)
+    run = FaultyRun(stage, seed)
     for _ in range(FAULTS):
-        before = life.step()
-        stage.wait_for("progress", lambda before=before: life.step() > before and stage.jobs())
-        life.random.choice(KINDS)(life)
-        if life.watch.poll() is not None:
-            life.watch = stage.start("watch")
+        before = run.step()
+        stage.wait_for("progress", lambda before=before: run.step() > before and stage.jobs())
+        run.random.choice(KINDS)(run)
+        if run.watch.poll() is not None:
+            run.watch = stage.start("watch")
     stage.hurry()
-    stage.end(life.watch, seconds=240)
+    stage.end(run.watch, seconds=240)
     shown, whole = losses(stage.tpuctl("logs").out), unbroken(stage)
     assert STEPS in shown
     # Not to the last digit: see test_life.

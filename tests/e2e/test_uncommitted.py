@@ -33,7 +33,7 @@ def test_a_model_in_files_that_no_format_knows_is_stored_and_never_called_done(s
     said = "latest.npz is in the checkpoint folder, but in no checkpoint (format marker wants"
     stage.wait_for("a word while it runs", lambda: said in stage.said(watch))
     assert said in " ".join(stage.tpuctl("explain").out.split())
-    assert stage.status()["uncommitted"].startswith(said)
+    assert stage.status()["uncommitted_message"].startswith(said)
     stage.hurry()
     ended = stage.end(watch, expect=5)
 

@@ -1,4 +1,4 @@
-"""The life of VMs on Compute Engine, and what it refuses."""
+"""The lifetime of VMs on Compute Engine, and what it refuses."""
 
 import pytest
 

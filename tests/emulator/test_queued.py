@@ -1,4 +1,4 @@
-"""The life of a queued resource: into the queue, nodes, their loss, and the end."""
+"""The lifetime of a queued resource: into the queue, nodes, their loss, and the end."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The life of TPU nodes that nobody disturbs."""
+"""The lifetime of TPU nodes that nobody disturbs."""
 
 import re
 

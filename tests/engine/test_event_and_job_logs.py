@@ -16,7 +16,7 @@ def test_events_are_stored_and_read_back_in_order(lab):
 
 
 def test_an_event_that_cannot_be_stored_is_retained_for_the_next_time(lab):
-    """A bucket that does not answer delays the story."""
+    """A bucket that does not answer delays the events."""
     controller = lab.up()
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.one_pass()
@@ -37,7 +37,7 @@ def test_no_event_is_lost_when_two_moments_are_the_same(lab):
 
 
 def test_an_unreadable_event_is_skipped(lab):
-    """One bad object does not take the story away."""
+    """One bad object does not take the others away."""
     controller = lab.up()
     count = len(read_events(controller.cloud.store))
     lab.put(".tpuctl/events/0-00-x.json", b"{")

@@ -82,7 +82,7 @@ def running(machine, but=(), seconds=120.0):
         pids = [words for words in lines if words[0].isdigit() and words[0] not in but]
         return [words for words in pids if Path(f"/proc/{words[0]}").exists()]
 
-    return until(live, "another loop's words", seconds, story=lambda: log.exists() and log.read_text())[-1]
+    return until(live, "another loop's words", seconds, log=lambda: log.exists() and log.read_text())[-1]
 
 
 def test_the_same_content_has_the_same_name():
@@ -156,5 +156,5 @@ def test_a_loop_that_ends_says_how(machine):
         lambda: loop_on_vm.observe(machine, HOST).service == ended,
         "the loop's end",
         90,
-        story=lambda: loop_on_vm.observe(machine, HOST),
+        log=lambda: loop_on_vm.observe(machine, HOST),
     )

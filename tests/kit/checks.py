@@ -35,10 +35,10 @@ class Checks:
         self.blame(invariants.i3_never_back(self.newest.get(bucket), newest))
         self.newest[bucket] = newest
 
-    def blame(self, problem):
-        """Record a violation; nothing if *problem* is ""."""
-        if problem and problem not in self.verdict:
-            self.verdict.append(problem)
+    def blame(self, violation):
+        """Record a violation; nothing if *violation* is ""."""
+        if violation and violation not in self.verdict:
+            self.verdict.append(violation)
 
     def live(self, name=""):
         """Return all existing machines with their labels; only those of deployment *name* if given."""

@@ -40,10 +40,10 @@ class Book:
         self.verdict, self.newest, self.claims = [], {}, {}
         self.commits = self.starts = self.fenced = 0
 
-    def blame(self, problem):
-        """Record a violation; nothing if *problem* is ""."""
-        if problem and problem not in self.verdict:
-            self.verdict.append(problem)
+    def blame(self, violation):
+        """Record a violation; nothing if *violation* is ""."""
+        if violation and violation not in self.verdict:
+            self.verdict.append(violation)
 
     def begun(self, job, number, incarnation, ended):
         """Record a claim: its number must be new, and the task must not have ended."""

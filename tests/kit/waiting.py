@@ -12,17 +12,17 @@ def until(
     what: str,
     seconds: float,
     pause: float = 0.05,
-    story: Callable[[], object] | None = None,
+    log: Callable[[], object] | None = None,
 ) -> T:
     """
     Return the first true value of *wanted*, which is asked every *pause* seconds.
 
-    After *seconds*, raise AssertionError with *what* was waited for and for how long, and what *story* returns.
+    After *seconds*, raise AssertionError with *what* was waited for and for how long, and what *log* returns.
     """
     end = time.monotonic() + seconds
     while not (found := wanted()):
         if time.monotonic() > end:
-            more = "" if story is None else f"\n{story()}"
+            more = "" if log is None else f"\n{log()}"
             raise AssertionError(f"waited {seconds:g} s for: {what}{more}")
         time.sleep(pause)
     return found

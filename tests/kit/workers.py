@@ -1,7 +1,7 @@
 """
 Processes that share a long run, each kept on a processor of its own.
 
-The lives of a simulation hand control from thread to thread; when these wander between processors,
+The runs of a simulation hand control from thread to thread; when these wander between processors,
 each handing over takes three times as long.
 """
 

@@ -41,7 +41,10 @@ CASES = {
         {"observations": {**FRESH.observations, "TPU x": "READY in z"}},
         "TPU x: was absent, is READY in z",
     ),
-    "a life": ({"observations": {**FRESH.observations, "incarnation": "2"}}, "incarnation: was 0, is 2"),
+    "an incarnation": (
+        {"observations": {**FRESH.observations, "incarnation": "2"}},
+        "incarnation: was 0, is 2",
+    ),
     "a plan": (
         {"changes": FRESH.changes[:1]},
         "another one: create bucket instead of create bucket, create TPU",

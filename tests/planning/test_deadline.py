@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.policies.compared import Policy, choose
-from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, life_of, on_time, share_of
+from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, lifetime_of, on_time, share_of
 
 HOUR = 3600.0
-CHEAP = Offer("a", 1.0, up=True, share=0.9, life=6 * HOUR)
-EXPENSIVE = Offer("b", 1.8, up=True, share=0.9, life=6 * HOUR)
+CHEAP = Offer("a", 1.0, up=True, share=0.9, lifetime=6 * HOUR)
+EXPENSIVE = Offer("b", 1.8, up=True, share=0.9, lifetime=6 * HOUR)
 NONE = replace(CHEAP, up=False)
 
 
@@ -62,25 +62,27 @@ def test_uniform_leaves_on_demand_only_when_it_is_ahead():
 
 
 def test_thrifty_keeps_slack_for_the_changes_to_come():
-    """With lives of an hour there are many of them, so it stops waiting earlier than with lives of a day."""
-    short, long = replace(NONE, life=HOUR), replace(NONE, life=24 * HOUR)
+    """With lifetimes of an hour there are many of them, so it stops waiting earlier than with a day."""
+    short, long = replace(NONE, lifetime=HOUR), replace(NONE, lifetime=24 * HOUR)
     now = situation(now=3.7 * HOUR)
     assert choose(Policy.THRIFTY, replace(now, offers=(short,))).mode is Mode.ON_DEMAND
     assert choose(Policy.THRIFTY, replace(now, offers=(long,))).mode is Mode.WAIT
 
 
 def test_thrifty_goes_back_to_spot_only_when_it_pays():
-    """For a life of a few minutes two cold starts are too expensive."""
+    """For a lifetime of a few minutes two cold starts are too expensive."""
     back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR)
     assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
-    brief = replace(back, offers=(replace(CHEAP, life=400.0),))
+    brief = replace(back, offers=(replace(CHEAP, lifetime=400.0),))
     assert choose(Policy.THRIFTY, brief).mode is Mode.ON_DEMAND
     assert choose(Policy.THRIFTY, replace(back, offers=(NONE,))).mode is Mode.ON_DEMAND
 
 
-def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lives():
+def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lifetimes():
     """A zone in which TPUs went after half an hour is asked again; not just before much work is saved."""
-    back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR, offers=(replace(CHEAP, life=HOUR / 2),))
+    back = situation(
+        mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR, offers=(replace(CHEAP, lifetime=HOUR / 2),)
+    )
     assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
     assert choose(Policy.THRIFTY, replace(back, unsaved=12000.0)).mode is Mode.ON_DEMAND
 
@@ -120,9 +122,9 @@ def test_the_forecast():
 
 def test_what_is_not_known_yet_has_a_prior():
     """A half, and four hours; then what was observed counts."""
-    assert (share_of(0, 0), life_of(0, 0)) == (0.5, 4 * HOUR)
+    assert (share_of(0, 0), lifetime_of(0, 0)) == (0.5, 4 * HOUR)
     assert share_of(0, 8) == 0.1
-    assert life_of(18 * HOUR, 9.5) == 2 * HOUR
+    assert lifetime_of(18 * HOUR, 9.5) == 2 * HOUR
 
 
 def play(policy, seed, tick=60.0):
@@ -136,7 +138,7 @@ def play(policy, seed, tick=60.0):
             up, until = not up, state.now + draw.expovariate(1 / means[up])
             if not up and state.mode is Mode.SPOT:
                 state, worked = replace(state, mode=Mode.WAIT, zone=""), state.done
-        offer = replace(CHEAP, up=up, share=0.5, life=draw.uniform(0.1, 10) * HOUR)
+        offer = replace(CHEAP, up=up, share=0.5, lifetime=draw.uniform(0.1, 10) * HOUR)
         choice = choose(policy, replace(state, offers=(offer,), unsaved=worked - state.done))
         if choice.mode is not state.mode:
             worked, cold_remaining = state.done, state.cold
@@ -156,7 +158,7 @@ def play(policy, seed, tick=60.0):
 
 @pytest.mark.parametrize("policy", Policy)
 def test_no_deadline_is_missed_whatever_spot_does(policy):
-    """Also where what was learned is wrong: the estimates of lives are drawn by lot."""
+    """Also where what was learned is wrong: the estimates of lifetimes are drawn by lot."""
     assert [seed for seed in range(25) if not play(policy, seed)[0]] == []
 
 

@@ -70,7 +70,7 @@ def test_what_is_remembered_of_a_zone_counts_for_it_alone():
         history = after_refusal(history, OTHER_ZONE, KIND, NOW - 40 * HOUR + hour * HOUR)
     found, _ = offers(Prices(), history=history)
     plain, _ = offers(Prices())
-    assert found[ZONE].life > plain[ZONE].life == found[OTHER_ZONE].life
+    assert found[ZONE].lifetime > plain[ZONE].lifetime == found[OTHER_ZONE].lifetime
     assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share
 
 

@@ -99,7 +99,7 @@ def test_a_spot_request_that_does_not_start_is_replaced_by_on_demand():
 
 
 def test_a_tpu_whose_workers_could_not_be_asked_is_not_replaced():
-    """It may work since long (seed 7 of the lives): unknown is not absent."""
+    """It may work since long (seed 7 of the simulated runs): unknown is not absent."""
     assert asked(due(), begun(9.9), nodes=Present((node(),))).on_demand
     no_heartbeats = {"nodes": Present((node(),)), "heartbeats": Unknown("503")}
     assert decide(due(), world(**no_heartbeats), begun(9.9)).changes == ()

@@ -16,11 +16,11 @@ def beat(worker=0, **more):
     return Heartbeat(1, worker, Phase.RUN, 0.0, workers=2, **more)
 
 
-def lost(*lives):
+def lost(*lifetimes):
     """Return the capacity history after TPUs that lived so long."""
     history = ()
-    for number, life in enumerate(lives):
-        history = after_preemption(history, ZONE, KIND, 1000.0 + number, life)
+    for number, lifetime in enumerate(lifetimes):
+        history = after_preemption(history, ZONE, KIND, 1000.0 + number, lifetime)
     return history
 
 
@@ -34,7 +34,7 @@ def test_before_any_observation_the_figures_are_assumed():
     )
 
 
-def test_a_zone_with_short_lives_gets_a_shorter_interval_and_another_does_not():
+def test_a_zone_with_short_lifetimes_gets_a_shorter_interval_and_another_does_not():
     """The capacity history counts before the first machine of this deployment is lost."""
     spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
     history = lost(1200.0, 1200.0, 1200.0)

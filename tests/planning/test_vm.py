@@ -17,7 +17,7 @@ from tests.planning.worlds import NOW, vm, world
 SPEC = make_spec(vm={})
 
 
-def story(*looks):
+def observed(*looks):
     """Return the last world and the record after observations of the VM, as pairs of seconds and result."""
     record = record_of(vm_accepted=True, bucket_observed=True, bucket_ready=True)
     for seconds, observed in looks:
@@ -34,10 +34,10 @@ def vm_in(state):
 @pytest.mark.parametrize("state", [VmState.PENDING, VmState.PROVISIONING, VmState.STAGING])
 def test_a_creation_without_an_end_is_given_up(state):
     """Not before its time is over, and a look that fails between does not count against it."""
-    early = story((0, vm_in(state)), (60, Unknown("x")), (CREATE_TIMEOUT - 1, vm_in(state)))
+    early = observed((0, vm_in(state)), (60, Unknown("x")), (CREATE_TIMEOUT - 1, vm_in(state)))
     assert decide_vm(SPEC, *early).changes == ()
     (change,) = decide_vm(
-        SPEC, *story((0, vm_in(state)), (60, Unknown("x")), (CREATE_TIMEOUT, vm_in(state)))
+        SPEC, *observed((0, vm_in(state)), (60, Unknown("x")), (CREATE_TIMEOUT, vm_in(state)))
     ).changes
     assert (change.kind, change.verb) == (Kind.VM, Verb.DELETE)
     assert "has not ended in 30 min" in change.message
@@ -49,7 +49,7 @@ def test_a_creation_without_an_end_is_given_up(state):
 def test_a_vm_that_has_run_is_never_given_up(state):
     """Its disk may hold data, whatever state it is in now, and also after looks that failed."""
     looks = ((0, vm_in(state)), (9, Unknown("x")), (10, vm_in(VmState.STAGING)))
-    found, record = story(*looks, (9 * CREATE_TIMEOUT, vm_in(VmState.STAGING)))
+    found, record = observed(*looks, (9 * CREATE_TIMEOUT, vm_in(VmState.STAGING)))
     step = decide_vm(SPEC, found, record)
     assert (step.changes, step.waiting) == ((), "VM: STAGING")
 
@@ -57,13 +57,13 @@ def test_a_vm_that_has_run_is_never_given_up(state):
 def test_a_new_vm_of_the_same_name_starts_with_an_empty_record():
     """What has run is forgotten with the VM that it was."""
     looks = ((0, vm_in(VmState.RUNNING)), (10, Absent()), (20, vm_in(VmState.STAGING)))
-    found, record = story(*looks, (20 + CREATE_TIMEOUT, vm_in(VmState.STAGING)))
+    found, record = observed(*looks, (20 + CREATE_TIMEOUT, vm_in(VmState.STAGING)))
     assert [c.verb for c in decide_vm(SPEC, found, record).changes] == [Verb.DELETE]
 
 
 def test_the_end_of_a_deployment_gives_it_up_too():
     """Nothing stays behind that would run one day, and be billed."""
-    found, record = story((0, vm_in(VmState.STAGING)), (CREATE_TIMEOUT, vm_in(VmState.STAGING)))
+    found, record = observed((0, vm_in(VmState.STAGING)), (CREATE_TIMEOUT, vm_in(VmState.STAGING)))
     plan = wind_down(found, record, Outcome.LIMIT_REACHED, "its budget is used up")
     assert [c.verb for c in plan.changes if c.kind is Kind.VM] == [Verb.DELETE]
     operation = Operation(
@@ -75,7 +75,7 @@ def test_the_end_of_a_deployment_gives_it_up_too():
 
 def test_a_creation_that_hangs_for_ever_does_not_keep_the_end_waiting():
     """Its operation stays in the record for as long as the service says that it runs."""
-    found, record = story((0, vm_in(VmState.STAGING)), (CREATE_TIMEOUT, vm_in(VmState.STAGING)))
+    found, record = observed((0, vm_in(VmState.STAGING)), (CREATE_TIMEOUT, vm_in(VmState.STAGING)))
     hanging = Operation(
         "create",
         Kind.VM,

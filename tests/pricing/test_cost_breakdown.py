@@ -56,7 +56,7 @@ def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_preemption_of_the_jo
     assert set(found.uses) == set(alone.uses) == {"starting", "training"}
 
 
-def life(chance):
+def lifetime(chance):
     """Return a deployment that lost its TPU some times: spec, spans, last reports, the uses of each tick."""
     kind = chance.choice([("v5e", "v5litepod-8"), ("v5e", "v5litepod-1"), ("v6e", "v6e-4")])
     zones = ["us-east5-a", "us-east5-b"] if kind[0] == "v6e" else ["europe-west4-b"]
@@ -68,11 +68,11 @@ def life(chance):
     at = T0 + TICK * chance.randrange(1440)
     spans = [Span(Kind.VM, "demo-vm", zones[0], at)] if with_vm else []
     beats, uses = [], {}
-    lives = chance.randrange(1, 6)
-    for number in range(1, lives + 1):
+    tpus = chance.randrange(1, 6)
+    for number in range(1, tpus + 1):
         start, train, lose = (TICK * chance.randrange(1, 200) for _ in range(3))
         zone = chance.choice(zones)
-        last = number == lives
+        last = number == tpus
         began, saved, end = at + start, at + start + train, at + start + train + lose
         spans.append(Span(Kind.NODE, f"demo-tpu-g{number}", zone, at, None if last else end))
         beats.append(beat(
@@ -112,7 +112,7 @@ def by_hand(spec, kind, spans, uses, now):
 @pytest.mark.parametrize("seed", range(50))
 def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
-    spec, kind, spans, beats, uses, now = life(random.Random(seed))
+    spec, kind, spans, beats, uses, now = lifetime(random.Random(seed))
     found = cost_breakdown(spec, CATALOG, record(**existed(spans)), beats, now)
     hand = by_hand(spec, kind, spans, uses, now)
     reported = {**found.uses, **found.zones}
@@ -230,7 +230,7 @@ def existed(spans):
 
 
 def test_time_without_a_deployment_is_no_way_back():
-    """Between `down` and the next `up` nothing was recovered from, and the second life begins with a start."""
+    """Between `down` and the next `up` nothing was recovered from, and the second lifetime begins with a start."""
     first = Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0, T0 + 3600)
     second = Span(Kind.NODE, "demo-tpu-g2", "us-central1-b", T0 + 90000, T0 + 93600)
     done = beat(

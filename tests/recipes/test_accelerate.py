@@ -15,8 +15,8 @@ def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
     recipe = prepared("accelerate", tmp_path_factory.mktemp("accelerate"))
     straight = losses(recipe.run(f"exec sh venv.sh python train.py --epochs {EPOCHS}"))
     use_example(stage, "accelerate")
-    life = survive(stage, settings={"env.ACCELERATE_EPOCHS": EPOCHS})
-    found = losses("\n".join(life.logs))
+    run = survive(stage, settings={"env.ACCELERATE_EPOCHS": EPOCHS})
+    found = losses("\n".join(run.logs))
     assert found.items() <= straight.items()
     assert found[STEPS] == straight[STEPS]
-    assert life.beats[2]["committed_step"] == STEPS
+    assert run.beats[2]["committed_step"] == STEPS

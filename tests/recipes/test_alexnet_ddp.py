@@ -11,7 +11,7 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
+from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("alexnet-ddp")]
 STEPS = 40
@@ -104,7 +104,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "target_steps": STEPS, "env.ALEXNET_STEPS": STEPS, "env.ALEXNET_SAVE_EVERY": 10,
         "env.ALEXNET_LOG_EVERY": 1, "env.ALEXNET_PROCESSES": 2,
     }  # fmt: skip
-    life = live(stage, "alexnet-ddp", saved=10, kill_at=13, notice_at=22, settings=settings, early=tear)
-    assert life.losses() == straight
-    assert "asked to stop: saved step" in life.logs[1]
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"
+    run = run_recipe(stage, "alexnet-ddp", saved=10, kill_at=13, notice_at=22, settings=settings, early=tear)
+    assert run.losses() == straight
+    assert "asked to stop: saved step" in run.logs[1]
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

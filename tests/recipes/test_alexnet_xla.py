@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.kit import EXAMPLES, Recipe, Run, losses, prepared
-from tests.recipes.life import live
+from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
 STEPS = 24
@@ -103,7 +103,7 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     """SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     settings = {"target_steps": STEPS, "env.ALEXNET_STEP_SECONDS": 1}
     settings.update({f"env.{key}": value for key, value in SETTINGS.items()})
-    life = live(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
-    assert life.losses() == straight
-    assert "asked to stop: saved step" in life.logs[1]
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"
+    run = run_recipe(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
+    assert run.losses() == straight
+    assert "asked to stop: saved step" in run.logs[1]
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, copy, hold, hold_at, losses, prepared
-from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
+from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("bert-tf2")]
 STEPS = 60
@@ -143,7 +143,7 @@ def test_whole_life_on_the_local_cloud(stage, recipe, straight):
     """
     Torn checkpoint, SIGKILL of the machine, notice with SIGTERM: all losses are the unbroken run's.
 
-    The data are there already: the other life makes them on its machine.
+    The data are there already: the other run makes them on its machine.
     """
     words = f"--steps {STEPS} --save-every 15 --log-every 1"
     settings = {
@@ -152,11 +152,11 @@ def test_whole_life_on_the_local_cloud(stage, recipe, straight):
         "target_steps": STEPS,
         "env.BERT_DATA": recipe.folder / "data",
     }
-    life = live(stage, "bert-tf2", saved=15, kill_at=18, notice_at=35, settings=settings, early=harm)
-    assert life.losses() == straight
+    run = run_recipe(stage, "bert-tf2", saved=15, kill_at=18, notice_at=35, settings=settings, early=harm)
+    assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
-    assert any(name.endswith(f"ckpt-{STEPS}.index") for name in life.objects)
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert any(name.endswith(f"ckpt-{STEPS}.index") for name in run.objects)
 
 
 @pytest.mark.e2e

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.recipes.life import RUN_TIMEOUT
+from tests.recipes.run import RUN_TIMEOUT
 from tests.stock.survive import use_example
 
 pytestmark = pytest.mark.recipes

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, prepared
-from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
+from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("fairseq-mlm")]
 UPDATES = 120
@@ -113,8 +113,8 @@ def harm(stage: Stage) -> None:
 def test_whole_life_on_the_local_cloud(stage, straight):
     """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done: each loss is the unbroken run's."""
     settings = {"command": "exec sh train.sh --log-interval 1"}
-    life = live(stage, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
-    assert losses("\n".join(life.logs)) == straight
+    run = run_recipe(stage, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
+    assert losses("\n".join(run.logs)) == straight
     # The agent committed what SIGTERM made fairseq save: no update was made twice.
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
-    assert any(name.endswith(f"_{UPDATES}.pt") for name in life.objects)
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert any(name.endswith(f"_{UPDATES}.pt") for name in run.objects)

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from tests.recipes.kit import Recipe, Run, prepared
-from tests.recipes.life import live
+from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
 UPDATES = 24
@@ -80,6 +80,6 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "env.FAIRSEQ_UPDATES": UPDATES,
         "env.FAIRSEQ_STEP_SECONDS": 0.7,
     }
-    life = live(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, timeout=TIMEOUT)
-    assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
-    assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in life.objects)
+    run = run_recipe(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, timeout=TIMEOUT)
+    assert losses(*run.logs) == pytest.approx(straight, abs=CLOSE)
+    assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in run.objects)

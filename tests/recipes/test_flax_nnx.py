@@ -22,10 +22,10 @@ def test_whole_life_on_the_local_cloud(stage):
     command = (
         f"exec sh venv.sh python train.py --steps {STEPS} --save-every 20 --log-every 1 --layers 1 --width 32"
     )
-    life = survive(stage, settings={"target_steps": STEPS, "command": command})
-    steps = losses("\n".join(life.logs))
+    run = survive(stage, settings={"target_steps": STEPS, "command": command})
+    steps = losses("\n".join(run.logs))
     assert max(steps) == STEPS
-    assert f"checkpoints/{STEPS}/commit_success.txt" in life.objects
-    assert f"resumed from step {life.beats[1]['resumed_from']}" in life.logs[1]
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"
-    assert re.search(r"checkpoints/\d+/data/process_0-of-1.json", "\n".join(life.objects))
+    assert f"checkpoints/{STEPS}/commit_success.txt" in run.objects
+    assert f"resumed from step {run.beats[1]['resumed_from']}" in run.logs[1]
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert re.search(r"checkpoints/\d+/data/process_0-of-1.json", "\n".join(run.objects))

@@ -13,7 +13,7 @@ from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.stage import Stage, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_TIMEOUT, checkpoints_of, live
+from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-clm")]
 STEPS = 60
@@ -138,13 +138,13 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME"'
     settings = {"command": command, "target_steps": STEPS}
-    life = live(stage, "hf-clm", saved=15, kill_at=18, notice_at=25, settings=settings, early=tear)
-    assert life.losses() == straight[0]
+    run = run_recipe(stage, "hf-clm", saved=15, kill_at=18, notice_at=25, settings=settings, early=tear)
+    assert run.losses() == straight[0]
     final = stage.read(f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors")
     assert hashlib.sha256(final).hexdigest() == straight[1]
-    assert "asked to stop: saved" in life.logs[1]
+    assert "asked to stop: saved" in run.logs[1]
     # The Trainer may save just before an update that it then makes: one step is redone at most.
-    assert max(losses(life.logs[1])) - life.beats[1]["committed_step"] in {0, 1}
+    assert max(losses(run.logs[1])) - run.beats[1]["committed_step"] in {0, 1}
 
 
 def test_agent_sees_every_tear_in_files_of_the_real_trainer(recipe, straight):

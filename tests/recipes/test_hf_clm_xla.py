@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.kit import Recipe, Run, prepared
-from tests.recipes.life import live
+from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
 STEPS = 40
@@ -94,8 +94,8 @@ def test_whole_life_on_the_local_cloud(stage, straight):
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME" --step_seconds "$HF_CLM_STEP_SECONDS"'
     settings = {"command": command, "target_steps": STEPS, "env.HF_CLM_STEP_SECONDS": 0.6}
-    life = live(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
-    assert losses(*life.logs) == pytest.approx(straight, abs=CLOSE)
+    run = run_recipe(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
+    assert losses(*run.logs) == pytest.approx(straight, abs=CLOSE)
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
-    assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in life.objects
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in run.objects

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, losses, prepared
-from tests.recipes.life import live
+from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-tf-legacy")]
 STEPS = 40
@@ -110,8 +110,8 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "target_steps": STEPS,
         "env.BERT_STEP_SECONDS": 0.6,
     }
-    life = live(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
-    assert life.losses() == straight
+    run = run_recipe(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
+    assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1]))
-    assert any(name.endswith(f"ckpt-{STEPS}.index") for name in life.objects)
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert any(name.endswith(f"ckpt-{STEPS}.index") for name in run.objects)

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.stage import Stage, kill
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, losses, prepared
-from tests.recipes.life import RUN_TIMEOUT, live
+from tests.recipes.run import RUN_TIMEOUT, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 40
@@ -102,11 +102,11 @@ def tear(stage: Stage) -> None:
 def test_whole_life_on_the_local_cloud(stage, recipe, straight):
     """A torn newest step, SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     env = settings(STEPS, DEVICES, recipe.folder.parent / "compiled")
-    life = live(
+    run = run_recipe(
         stage, "jax-lm", saved=8, kill_at=11, notice_at=18, early=tear,
         settings={"target_steps": STEPS, **{f"env.{key}": value for key, value in env.items()}},
     )  # fmt: skip
-    assert life.losses() == straight
-    assert "asked to stop: saved step" in life.logs[1]
-    assert life.beats[1]["committed_step"] == max(losses(life.logs[1])), "the notice must cost no step"
-    assert f"checkpoints/{STEPS}/commit_success.txt" in life.objects
+    assert run.losses() == straight
+    assert "asked to stop: saved step" in run.logs[1]
+    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert f"checkpoints/{STEPS}/commit_success.txt" in run.objects

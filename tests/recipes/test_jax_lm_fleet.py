@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.stage import Stage
 from tests.recipes.jax_lm import settings
 from tests.recipes.kit import copy, held, hold, hold_at, losses
-from tests.recipes.life import RUN_TIMEOUT
+from tests.recipes.run import RUN_TIMEOUT
 
 pytestmark = [pytest.mark.recipes, pytest.mark.e2e, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32

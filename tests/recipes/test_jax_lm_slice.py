@@ -9,7 +9,7 @@ from tests.e2e.stage import Stage, kill
 from tests.emulator.hosts_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
-from tests.recipes.life import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud
+from tests.recipes.run import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
 STEPS = 32

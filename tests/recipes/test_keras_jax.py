@@ -27,8 +27,8 @@ def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
     straight = epochs(recipe.run(f"exec sh venv.sh python train.py --epochs {EPOCHS}", **devices))
     assert list(straight) == list(range(1, EPOCHS + 1))
     use_example(stage, "keras-jax")
-    life = survive(stage, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
-    assert life.beats[2]["committed_step"] == EPOCHS
-    assert epochs(*life.logs).items() <= straight.items()
+    run = survive(stage, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
+    assert run.beats[2]["committed_step"] == EPOCHS
+    assert epochs(*run.logs).items() <= straight.items()
     # A quick machine may reach the last epoch within its notice; the third one then has nothing left to train.
-    assert epochs(*life.logs[1:])[EPOCHS] == straight[EPOCHS]
+    assert epochs(*run.logs[1:])[EPOCHS] == straight[EPOCHS]

@@ -18,8 +18,8 @@ def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
     straight = recipe.run(f"exec sh venv.sh python train.py --steps {STEPS}")
     last = re.compile(rf"^step {STEPS} loss \S+$", re.MULTILINE)
     use_example(stage, "lightning")
-    life = survive(stage, settings={"env.LIGHTNING_STEPS": STEPS})
+    run = survive(stage, settings={"env.LIGHTNING_STEPS": STEPS})
     # A quick machine may reach the last step within its notice; the third one then has nothing left to train.
-    assert set(last.findall("".join(life.logs[1:]))) == set(last.findall(straight)) != set()
-    assert life.beats[2]["committed_step"] == STEPS
-    assert any(name.endswith("last.ckpt") for name in life.objects)
+    assert set(last.findall("".join(run.logs[1:]))) == set(last.findall(straight)) != set()
+    assert run.beats[2]["committed_step"] == STEPS
+    assert any(name.endswith("last.ckpt") for name in run.objects)

@@ -31,7 +31,7 @@ def test_whole_life_on_the_local_cloud(stage):
     # A machine of Google's downloads Python 3.12; one of the local cloud takes what this computer has.
     there = f'env PATH="{python().parent}:$PATH" tpuctl-venv'
     file.write_text(file.read_text().replace("tpuctl-venv -p", f"{there} -p"))
-    life = survive(stage, settings={"env.MAXTEXT_STEPS": STEPS})
-    assert f"checkpoints/{STEPS - 1}/commit_success.txt" in life.objects
+    run = survive(stage, settings={"env.MAXTEXT_STEPS": STEPS})
+    assert f"checkpoints/{STEPS - 1}/commit_success.txt" in run.objects
     # A quick machine may reach the last step within its notice; the third one then has nothing left to train.
-    assert f"completed step: {STEPS - 1}," in "".join(life.logs[1:])
+    assert f"completed step: {STEPS - 1}," in "".join(run.logs[1:])

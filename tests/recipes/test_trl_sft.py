@@ -16,8 +16,8 @@ STEPS = 600
 def test_whole_life_on_the_local_cloud(stage):
     """Killed and given notice, the Trainer goes on where the bucket has it, and ends with its model there."""
     use_example(stage, "trl-sft")
-    life = survive(stage, settings={"env.SFT_STEPS": STEPS})
-    assert life.beats[2]["committed_step"] == STEPS
-    assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in life.objects
-    assert life.beats[0]["resumed_from"] is None
-    assert 0 < life.beats[1]["resumed_from"] <= life.beats[2]["resumed_from"] < STEPS
+    run = survive(stage, settings={"env.SFT_STEPS": STEPS})
+    assert run.beats[2]["committed_step"] == STEPS
+    assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in run.objects
+    assert run.beats[0]["resumed_from"] is None
+    assert 0 < run.beats[1]["resumed_from"] <= run.beats[2]["resumed_from"] < STEPS

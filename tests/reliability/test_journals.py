@@ -31,14 +31,14 @@ def figures():
     record_figures(
         "journals",
         "Journals cut off at any byte (R10)",
-        "Journals of deployments with random lives. Each is cut at every byte and loaded; at some of the "
+        "Journals of deployments with random runs. Each is cut at every byte and loaded; at some of the "
         "cuts the record is lost too, and the next `up` finds what lives by its labels.",
         dict(FIGURES),
     )
 
 
-class Story:
-    """A deployment with a life drawn from a seed, and what its journal holds in the order of writing."""
+class JournalledRun:
+    """A deployment with a run drawn from a seed, and what its journal holds in the order of writing."""
 
     def __init__(self, seed, folder):
         self.dice = random.Random(seed)
@@ -90,17 +90,17 @@ class Story:
 
 
 @pytest.fixture(scope="module", params=range(JOURNALS))
-def story(request, tmp_path_factory):
-    """Live a life once for all tests of this module."""
-    return Story(request.param, tmp_path_factory.mktemp(f"journal-{request.param}"))
+def run_once(request, tmp_path_factory):
+    """Simulate a run once for all tests of this module."""
+    return JournalledRun(request.param, tmp_path_factory.mktemp(f"journal-{request.param}"))
 
 
 @pytest.fixture
-def life(story):
+def run(run_once):
     """Return a deployment with a journal; what a test does to the journal is undone."""
-    story.lab.answers()
-    yield story
-    story.keep(story.entries)
+    run_once.lab.answers()
+    yield run_once
+    run_once.keep(run_once.entries)
 
 
 def numbers(entries):
@@ -108,25 +108,25 @@ def numbers(entries):
     return [int(name_of) for name_of in (body.get("incarnation") or 0 for body in entries if body)]
 
 
-def test_a_journal_cut_at_any_byte_loads(life):
+def test_a_journal_cut_at_any_byte_loads(run):
     """A cut entry is left out and all before it count: the number asked for last is never a wrong one."""
-    for name in life.lab.objects(HEARTBEAT):
-        life.store.delete(name)
-    intents = [name for name in life.names if name.endswith(".intent.json")]
+    for name in run.lab.objects(HEARTBEAT):
+        run.store.delete(name)
+    intents = [name for name in run.names if name.endswith(".intent.json")]
     offsets = 0
-    life.keep({})
+    run.keep({})
     observed = []
     for name in intents:
-        data = life.entries[name]
+        data = run.entries[name]
         for length in range(len(data)):
-            life.lab.put(name, data[:length])
-            assert _entry(life.store, name) is None
+            run.lab.put(name, data[:length])
+            assert _entry(run.store, name) is None
             offsets += 1
-        assert rebuilt(life.store).node.incarnation == max(numbers(observed), default=0)
-        life.lab.put(name, data)
-        observed.append(_entry(life.store, name))
-        assert rebuilt(life.store).node.incarnation == max(numbers(observed), default=0)
-    whole, again = life.controller.record, rebuilt(life.store)
+        assert rebuilt(run.store).node.incarnation == max(numbers(observed), default=0)
+        run.lab.put(name, data)
+        observed.append(_entry(run.store, name))
+        assert rebuilt(run.store).node.incarnation == max(numbers(observed), default=0)
+    whole, again = run.controller.record, rebuilt(run.store)
     for reported in ("incarnation", "zone", "accepted", "vm_accepted"):
         assert stored_values(again)[reported] == stored_values(whole)[reported], reported
     assert set(again.zones_used) == set(whole.zones_used)
@@ -134,22 +134,22 @@ def test_a_journal_cut_at_any_byte_loads(life):
     FIGURES["offsets"] = FIGURES.get("offsets", 0) + offsets
 
 
-def test_after_a_cut_journal_and_a_lost_record_nothing_is_made_twice(life):
+def test_after_a_cut_journal_and_a_lost_record_nothing_is_made_twice(run):
     """What the journal has forgotten is found by its labels; or the command refuses before it changes anything."""
-    before = life.machines()
+    before = run.machines()
     for _ in range(2):
-        cut = life.dice.randrange(len(life.names))
-        entries = {name: life.entries[name] for name in life.names[:cut]}
-        torn = life.entries[life.names[cut]]
-        life.keep({**entries, life.names[cut]: torn[: life.dice.randrange(len(torn))]})
-        life.lab.put(RECORD, b"{")
-        (life.lab.folder / "state" / "record.json").unlink()
-        controller = life.lab.controller(life.spec)
+        cut = run.dice.randrange(len(run.names))
+        entries = {name: run.entries[name] for name in run.names[:cut]}
+        torn = run.entries[run.names[cut]]
+        run.keep({**entries, run.names[cut]: torn[: run.dice.randrange(len(torn))]})
+        run.lab.put(RECORD, b"{")
+        (run.lab.folder / "state" / "record.json").unlink()
+        controller = run.lab.controller(run.spec)
         assert controller.records.damaged
         try:
             controller.up()
         except TpuctlError:
             FIGURES["refused"] = FIGURES.get("refused", 0) + 1
-        assert life.machines() == before
+        assert run.machines() == before
         FIGURES["whole `up` after a cut"] = FIGURES.get("whole `up` after a cut", 0) + 1
-    assert life.lab.up(life.spec).record.node.incarnation == life.controller.record.node.incarnation
+    assert run.lab.up(run.spec).record.node.incarnation == run.controller.record.node.incarnation

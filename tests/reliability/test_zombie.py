@@ -72,11 +72,11 @@ def schedules(interleaving, stride):
     return [*after_looks, *everything[::stride], *mixed[::stride]]
 
 
-def play(name, story, folder, keep=2):
-    """Play the schedules of a story, and return what was wrong in some of them."""
+def play(name, scenario, folder, keep=2):
+    """Play the schedules of a scenario, and return what was wrong in some of them."""
     late, hollow, aside, bad = 0, 0, 0, []
     with quiet():
-        interleaving = Interleaving(folder, {"g1": story, "g2": replaces}, keep)
+        interleaving = Interleaving(folder, {"g1": scenario, "g2": replaces}, keep)
         chosen = schedules(interleaving, STRIDE)
         for first, second, third in chosen:
             world = interleaving.play([("g1", first), ("g2", second), ("g1", third)])
@@ -90,15 +90,15 @@ def play(name, story, folder, keep=2):
     return bad[:3]
 
 
-STORIES = {
+SCENARIOS = {
     "it saves": (saves, 2),
     "it saves, and its replacement keeps more": (saves, 5),
     "its job crashes": (crashes, 2),
 }
 
 
-@pytest.mark.parametrize("name", STORIES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_worker_that_wakes_after_its_replacement_spoils_nothing(name, tmp_path):
     """However both are interleaved, what the next start resumes from is whole and the newest."""
-    story, keep = STORIES[name]
-    assert play(name, story, tmp_path, keep) == []
+    scenario, keep = SCENARIOS[name]
+    assert play(name, scenario, tmp_path, keep) == []

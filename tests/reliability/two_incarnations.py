@@ -268,13 +268,13 @@ def quiet():
 
 class Interleaving:
     """
-    What both incarnations find: the old one has committed two steps before the story begins.
+    What both incarnations find: the old one has committed two steps before the scenario begins.
 
     The old one keeps two checkpoints, its replacement *keep*.
     """
 
-    def __init__(self, folder, stories, keep=2):
-        self.folder, self._stories, self._keep, self._count = folder, stories, keep, 0
+    def __init__(self, folder, scenarios, keep=2):
+        self.folder, self._scenarios, self._keep, self._count = folder, scenarios, keep, 0
         self.disk = folder / "old"
         world = World(folder)
         old = Machine(world, 1, self.disk)
@@ -289,7 +289,7 @@ class Interleaving:
         shutil.copytree(self.disk, roots[1])
         for number, root in roots.items():
             machine = Machine(world, number, root, self._keep if number == 2 else 2)
-            world.actors[machine.name] = Actor(machine.name, lambda m=machine: self._stories[m.name](m))
+            world.actors[machine.name] = Actor(machine.name, lambda m=machine: self._scenarios[m.name](m))
         for name, requests in (*schedule, ("g2", math.inf), ("g1", math.inf)):
             world.actors[name].run(requests)
         for actor in world.actors.values():

@@ -162,9 +162,9 @@ def test_an_error_of_the_dashboard_is_shown_without_its_inside(capsys, tmp_path,
         assert "inside" not in body
         assert "Traceback" not in body
     (line,) = capsys.readouterr().err.splitlines()
-    (story,) = tmp_path.iterdir()
+    (report,) = tmp_path.iterdir()
     assert "bug in tpuctl: ZeroDivisionError: secret inside" in line
-    assert str(story) in line
-    assert "Traceback" in story.read_text()
+    assert str(report) in line
+    assert "Traceback" in report.read_text()
     assert ask(app, f"{app.folder}page", token=app.token)[0] == 200
     assert ask(app, f"{app.folder}page", token=app.token)[0] == 200, "a page is cached for some seconds"

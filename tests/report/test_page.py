@@ -46,7 +46,7 @@ class Reader(HTMLParser):
         return " ".join("".join(self.text).split())
 
 
-def test_the_page_tells_the_whole_story():
+def test_the_page_tells_all_that_happened():
     """Machines, loss, time, money, ways back, events."""
     words = Reader(page(facts())).words
     for part in (
@@ -117,7 +117,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
         assert said in words
 
 
-def test_a_long_story_keeps_its_newest_events():
+def test_a_long_log_keeps_its_newest_events():
     """A run of a month is no page of a million rows."""
     many = [Event(T + n, "ready", f"event {n}") for n in range(NEWEST + 50)]
     words = Reader(page(facts(events=many))).words

@@ -216,7 +216,7 @@ def test_steps_before_a_restart_on_the_same_machine_are_useful_too():
 
 
 def test_a_deployment_that_was_opened_again_came_back_from_nothing():
-    """Its second life begins at step 0: nothing was redone, no recovery is listed, the first one counts whole."""
+    """Its second lifetime begins at step 0: nothing was redone, no recovery is listed, the first counts whole."""
     done = beat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
     again = beat(
         2, step=50, timings={"first_step": T + 10, "boot": T, "fetched": T, "spawned": T}, progress_at=T + 40

@@ -1,4 +1,4 @@
-"""A cloud for each scenario, and what must be true when its story is over."""
+"""A cloud for each scenario, and what must be true when it is over."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def user(cloud):
 
 
 def finish(cloud):
-    """Take everything down, from the computers that there are; then judge the whole story."""
+    """Take everything down, from the computers that there are; then judge all that happened."""
     cloud.checks.retries()
     cloud.change(denied_permissions=frozenset(), disabled_apis=frozenset(), quotas={})
     cloud.distort = lambda method, response: response

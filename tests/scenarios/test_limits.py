@@ -17,7 +17,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize("kind", REFUSALS)
 def test_s17_a_refusal_for_good_is_not_asked_again_and_again(cloud, user, kind):
-    """`up` stops at once with the reason and the matching status, in a life that begins and in one that runs."""
+    """`up` stops at once with the reason and the matching status, at the start of a deployment and later."""
     status, change = REFUSALS[kind]
     cloud.change(**change)
     said = user.run("up")

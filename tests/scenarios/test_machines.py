@@ -50,7 +50,7 @@ def test_s02_a_kill_between_create_and_record_loses_no_node(cloud, user, when):
 
 def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
     """
-    The old node comes back to life after its replacement: it saves nothing more, and it is swept away.
+    The old node comes back to number after its replacement: it saves nothing more, and it is swept away.
 
     It had fallen silent and was in repair.
     """
@@ -76,10 +76,10 @@ def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
     user.watch(1800)
     assert together == [G1, G2], "the two never stood side by side"
     assert list(cloud.nodes()) == [G2]
-    saved = sorted((step, life) for step, life in cloud.machines.complete(cloud.buckets()[0]))
-    lives = [life for _, life in saved]
-    assert lives == sorted(lives)
-    assert set(lives) == {1, 2}
+    saved = sorted((step, number) for step, number in cloud.machines.complete(cloud.buckets()[0]))
+    numbers = [number for _, number in saved]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == {1, 2}
 
 
 STATES = ("STOPPED", "TERMINATED", "REPAIRING", "HIDDEN", "vanish", "UNHEALTHY_MAINTENANCE", "dead SSH")

@@ -14,5 +14,5 @@ def test_there_are_thirty_scenarios():
     record_figures(
         "scenarios", "Scenarios seen elsewhere",
         "Each plays what broke another launcher, on a virtual clock, with the real command line and clients.",
-        {"scenarios": len(set(numbers)), "stories": len(numbers)},
+        {"scenarios": len(set(numbers)), "tests": len(numbers)},
     )  # fmt: skip

@@ -58,9 +58,7 @@ class Machine(Box):
             state = self.state(name)
             return state if state["state"].startswith(word) else None
 
-        return until(
-            found, f"{name} is {word}", seconds, story=lambda: f"{self.state(name)}\n{self.log(name)}"
-        )
+        return until(found, f"{name} is {word}", seconds, log=lambda: f"{self.state(name)}\n{self.log(name)}")
 
     def log(self, name: str) -> str:
         """Return the log of a sidecar."""

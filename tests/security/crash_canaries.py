@@ -66,7 +66,7 @@ def secrets():
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """
     Name a command that changes something, and what has happened *before*.
 
@@ -128,19 +128,19 @@ def refused(**settings):
     return lambda cloud, user: cloud.change(**settings)
 
 
-STORIES = (
-    Story("secret set", ("secret", "set", "CANARY_0"), nothing, value="NEW"),
-    Story("up", ("up",), nothing),
-    Story("up, with a queue", ("up",), nothing, file=(("tpu__request", "queued"),)),
-    Story("up, no capacity", ("up",), refused(stockouts=frozenset({"europe-west4-b"}))),
-    Story("up, no permission", ("up",), refused(denied_permissions=frozenset({"tpu.nodes.create"}))),
-    Story("up, larger", ("up",), larger),
-    Story("watch, preempted", ("watch",), preempted, options=(("interrupt", 400),)),
-    Story("watch, done", ("watch",), ended("done")),
-    Story("watch, failed", ("watch",), ended("failed")),
-    Story("push", ("push",), edited),
-    Story("down", ("down", "--yes"), running),
-    Story("down --delete-data", ("down", "--yes", "--delete-data"), running),
+SCENARIOS = (
+    Scenario("secret set", ("secret", "set", "CANARY_0"), nothing, value="NEW"),
+    Scenario("up", ("up",), nothing),
+    Scenario("up, with a queue", ("up",), nothing, file=(("tpu__request", "queued"),)),
+    Scenario("up, no capacity", ("up",), refused(stockouts=frozenset({"europe-west4-b"}))),
+    Scenario("up, no permission", ("up",), refused(denied_permissions=frozenset({"tpu.nodes.create"}))),
+    Scenario("up, larger", ("up",), larger),
+    Scenario("watch, preempted", ("watch",), preempted, options=(("interrupt", 400),)),
+    Scenario("watch, done", ("watch",), ended("done")),
+    Scenario("watch, failed", ("watch",), ended("failed")),
+    Scenario("push", ("push",), edited),
+    Scenario("down", ("down", "--yes"), running),
+    Scenario("down --delete-data", ("down", "--yes", "--delete-data"), running),
 )
 
 
@@ -216,13 +216,13 @@ def stage(folder, takes, refuses, file=()):
 
 
 class Trial:
-    """Go through one story again and again, each time with another end; note every secret that is found."""
+    """Go through one scenario again and again, each time with another end; note every secret that is found."""
 
-    def __init__(self, folder, story, cloud, user):
-        self.folder, self.story, self.cloud, self.user = folder, story, cloud, user
-        self.counted, self.problems = Counter(), []
+    def __init__(self, folder, scenario, cloud, user):
+        self.folder, self.scenario, self.cloud, self.user = folder, scenario, cloud, user
+        self.counted, self.violations = Counter(), []
         self.file = ("--file", str(user.folder / "tpuctl.yaml"))
-        story.before(cloud, user)
+        scenario.before(cloud, user)
         self.start, self.said = cloud.freeze(), len(cloud.said)
         copytree(cloud.folder, folder / "kept", symlinks=True)
 
@@ -235,13 +235,13 @@ class Trial:
 
     def command(self, at=None, how="before"):
         """Let the command run in a fork."""
-        words, stdin = self.story.words, b""
-        if self.story.value:
-            stdin = self.cloud.values[self.story.value].encode()
+        words, stdin = self.scenario.words, b""
+        if self.scenario.value:
+            stdin = self.cloud.values[self.scenario.value].encode()
         else:
             words = (*words, *self.file)
         return self.user.killed(
-            *words, at=at, how=how, ends=self.folder / "ends", stdin=stdin, **dict(self.story.options)
+            *words, at=at, how=how, ends=self.folder / "ends", stdin=stdin, **dict(self.scenario.options)
         )
 
     def read(self, words):
@@ -253,13 +253,13 @@ class Trial:
         nameless = words[0] in {"secret", "top", "schema"}
         said = self.user.type(*words[:at], *(() if nameless else self.file), *words[at:])
         if BUG in said.out + said.err:
-            self.problems.append(f"{self.story.name}: {words} meets a bug: {said.err}")
+            self.violations.append(f"{self.scenario.name}: {words} meets a bug: {said.err}")
 
     def search(self, where):
         """Look for every secret in everything."""
         self.counted["searches"] += 1
-        self.problems += [
-            f"{self.story.name}, {where}: {name} in {place}" for place, name in self.cloud.found()
+        self.violations += [
+            f"{self.scenario.name}, {where}: {name} in {place}" for place, name in self.cloud.found()
         ]
 
     def points(self):
@@ -285,15 +285,15 @@ class Trial:
 
 
 def explored(order):
-    """Try a share of the points of one story; return its name, what was counted and what was found."""
+    """Try a share of the points of one scenario; return its name, what was counted and what was found."""
     number, first, every, count = order
-    story = STORIES[number]
+    scenario = SCENARIOS[number]
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as name,
         receivers(Path(name)) as addresses,
-        stage(Path(name), *addresses, file=story.file) as (cloud, user),
+        stage(Path(name), *addresses, file=scenario.file) as (cloud, user),
     ):
-        trial = Trial(Path(name), story, cloud, user)
+        trial = Trial(Path(name), scenario, cloud, user)
         points = trial.points()
         start = (first + 5 * number) % min(every, len(points))
         for nth, point in list(enumerate(points, 9 * number))[start::every]:
@@ -301,7 +301,7 @@ def explored(order):
         trial.counted["notices told"] = len((Path(name) / "told").read_text().splitlines())
         trial.counted["points"] = len(points) if first == 0 else 0
         trial.counted["KiB searched"] = sum(map(len, cloud.searched)) >> 10
-        return story.name, trial.counted, trial.problems
+        return scenario.name, trial.counted, trial.violations
 
 
 def warm():
@@ -321,41 +321,41 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="try each so manyth point")
     parser.add_argument("--reads", type=int, default=len(READS), help="reading commands after each point")
     parser.add_argument("--jobs", type=int, default=1, help="processes to share the points")
-    parser.add_argument("stories", nargs="*", help="their names; all when left out")
+    parser.add_argument("scenarios", nargs="*", help="their names; all when left out")
     chosen = parser.parse_args()
     shares, began = chosen.jobs if chosen.every == 1 else 1, time.monotonic()
     orders = [
         (number, first, chosen.every * shares, chosen.reads)
-        for number, story in enumerate(STORIES)
-        if story.name in chosen.stories or not chosen.stories
+        for number, scenario in enumerate(SCENARIOS)
+        if scenario.name in chosen.scenarios or not chosen.scenarios
         for first in range(shares)
     ]
-    counted, problems = Counter(), []
+    counted, violations = Counter(), []
     with workers(chosen.jobs, warm) as pool:
         for _, more, found in pool.map(explored, orders):
             counted.update(more)
-            problems += found
+            violations += found
     record_figures(
         "canaries",
         "Secrets at every crash point",
         ABOUT,
-        figures(counted, problems, time.monotonic() - began),
+        figures(counted, violations, time.monotonic() - began),
     )
-    print(*problems, sep="\n")
-    return 1 if problems else 0
+    print(*violations, sep="\n")
+    return 1 if violations else 0
 
 
-def figures(counted, problems, seconds):
+def figures(counted, violations, seconds):
     """Return the table for people."""
     numbers = ("points", "points tried", "killed", "met a bug", "reading commands", "notices told")
     return {
         "Secrets": len(secrets()),
-        "Commands": "; ".join(story.name for story in STORIES),
+        "Commands": "; ".join(scenario.name for scenario in SCENARIOS),
         "Reading commands, different": len(READS),
         **{name.capitalize(): f"{counted[name]:,}" for name in numbers},
         "Searches": f"{counted['searches']:,}",
         "KiB searched": f"{counted['KiB searched']:,}",
-        "Secrets found outside of Secret Manager": len(problems),
+        "Secrets found outside of Secret Manager": len(violations),
         "Wall time": f"{seconds:.0f} s",
     }
 

@@ -155,7 +155,7 @@ def test_no_secret_is_anywhere_but_in_secret_manager(stage):
     with receiver() as (url, reported):
         address = f"{url}/{HOOK}"
         stage.environment["HOOK"] = address
-        live(stage, values, {**values, "HOOK": HOOK})
+        use_all(stage, values, {**values, "HOOK": HOOK})
     events = [body["event"] for body in reported]
     assert events == ["up", "preempted", "resumed", "done"]
     assert len({body["id"] for body in reported}) == 4
@@ -169,8 +169,8 @@ def let_go(stage, step: int) -> None:
     (gates / str(step)).touch()
 
 
-def live(stage, stored: dict[str, str], values: dict[str, str]) -> None:
-    """Go through the whole life, and search for *values* again and again."""
+def use_all(stage, stored: dict[str, str], values: dict[str, str]) -> None:
+    """Go through the whole lifetime, and search for *values* again and again."""
     stage.tpuctl("local", "start", "--notice", "30")
     watch = stage.start("up")
     stage.wait_for(

@@ -16,16 +16,16 @@ import pytest
 
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.security.canary_cloud import CanaryCloud
-from tests.security.crash_canaries import STORIES, secrets, stage
+from tests.security.crash_canaries import SCENARIOS, secrets, stage
 from tests.security.secret_kit import spellings
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = ("secret set", "up, no capacity", "watch, preempted", "push", "down")
 
 
-def test_the_sample_is_of_stories_that_there_are():
-    """A renamed story would be left out."""
-    assert set(SAMPLE) <= {story.name for story in STORIES}
+def test_the_sample_is_of_scenarios_that_there_are():
+    """A renamed scenario would be left out."""
+    assert set(SAMPLE) <= {scenario.name for scenario in SCENARIOS}
 
 
 def test_a_sample_of_the_points_leaves_no_secret():

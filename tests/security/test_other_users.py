@@ -62,7 +62,7 @@ def test_a_folder_that_is_planted_while_fetch_looks_is_not_used(tmp_path, monkey
     assert precious.read_text() == "all of it"
 
 
-def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
+def test_no_report_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     """An archive for a maintainer would hold a file that somebody had linked into the folder for all."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "key").write_text("secret")
@@ -70,9 +70,9 @@ def test_no_story_of_a_bug_is_a_name_for_another_file(tmp_path, monkeypatch):
     ours[1].hardlink_to(tmp_path / "key")
     ours[2].symlink_to(tmp_path / "key")
     os.mkfifo(ours[3])
-    ours[4].write_text("a story")
+    ours[4].write_text("a report")
     # Another state folder of this user: what happened there is no part of this report.
-    (tmp_path / "tpuctl-bug-00000000-5.txt").write_text("another story")
+    (tmp_path / "tpuctl-bug-00000000-5.txt").write_text("another report")
     assert support._bugs() == [ours[4]]
 
 

@@ -82,8 +82,8 @@ def spill(cloud, user, text):
     with journal.open("a") as file:
         file.write(json.dumps({"id": "1", "part": "result", "outcome": text}) + "\n" + text + "\n")
     with patch.dict(os.environ, {"TPUCTL_STATE_DIR": str(user.state)}):
-        story = cloud.folder / f"{bug_prefix()}x.txt"
-    story.write_text(f"ValueError: {text}\n")
+        report = cloud.folder / f"{bug_prefix()}x.txt"
+    report.write_text(f"ValueError: {text}\n")
 
 
 def contents(path):

@@ -1,4 +1,4 @@
-"""The bucket of a simulated life as its machines use it, without the official clients."""
+"""The bucket of a simulated run as its machines use it, without the official clients."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""Watch one life: gather what the invariants need, after every call, every save and every pass."""
+"""Watch one run: gather what the invariants need, after every call, every save and every pass."""
 
 import re
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ QUIESCE = 900.0
 
 
 class Checks:
-    """Check the invariants of one life as it goes; the first violation ends it."""
+    """Check the invariants of one run as it goes; the first violation ends it."""
 
     def __init__(self, world):
         self.world = world
@@ -49,10 +49,10 @@ class Checks:
         world.network.calling = self.calling
         world.machines.changed = lambda gang: self._saved(gang.deployment)
 
-    def demand(self, invariant, problem, about=""):
-        """Raise Violation unless *problem* is empty."""
-        if problem:
-            raise Violation(f"{invariant} {about}: {problem}")
+    def demand(self, invariant, violation, about=""):
+        """Raise Violation unless *violation* is empty."""
+        if violation:
+            raise Violation(f"{invariant} {about}: {violation}")
 
     # Facts.
 
@@ -173,7 +173,7 @@ class Checks:
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
         machines = self.world.machines
         self.demand("I2", invariants.i2_one_writer(machines.writes, machines.zombie_writes))
-        # Another computer may still keep the record of a life whose bucket is gone: it was true then.
+        # Another computer may still keep the record of a run whose bucket is gone: it was true then.
         if record is not None and record.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in machines.truly_done)
             self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)

@@ -1,4 +1,4 @@
-"""From one integer everything: what is deployed, how long it lives, and how bad the world is."""
+"""From one integer everything: what is deployed, how long it runs, and how bad the world is."""
 
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -21,7 +21,7 @@ FAR = {
 FLEX_ZONE = "us-west4-a"
 """A zone that is known to offer flex-start TPUs of v5e."""
 PASSES = 130
-"""Looks that all controllers of one life make about: short lives look often, long ones seldom."""
+"""Looks that all controllers of one run make about: short runs look often, long ones seldom."""
 
 DENSE, DENSE_HOURS = 12, 6
 """How often more machines are lost than in reality, and in how many hours at most."""
@@ -82,7 +82,7 @@ class DeploymentCase:
 
 @dataclass(frozen=True)
 class Case:
-    """One whole life."""
+    """One whole run."""
 
     seed: int
     hours: float
@@ -141,7 +141,7 @@ def _deployment(r, name, hours, shortest, slice_):
     job = JobCase(
         step, r.uniform(120, 1500), None if r.random() < 0.4 else max(1, int(length / step)),
         r.choice((0.0, 0.0, 0.02, 0.1)), r.random() < 0.06,
-        # From a figure that is drawn already: another draw would change every other life.
+        # From a figure that is drawn already: another draw would change every other run.
         flat=int(step * 1e6) % 9 == 0,
     )  # fmt: skip
     down = r.choices((None, hours, hours * r.uniform(0.2, 0.8)), (50, 25, 25))[0]
@@ -242,9 +242,9 @@ def _in_flex_zones(case):
 
 def _rates(r, hours):
     """
-    Draw each rate from its range; many lives have calm parts, so that each trouble also occurs alone.
+    Draw each rate from its range; many runs have calm parts, so that each trouble also occurs alone.
 
-    Machines are lost 0.1 to 4 times a TPU and day, which would leave short lives untouched: there it is
+    Machines are lost 0.1 to 4 times a TPU and day, which would leave short runs untouched: there it is
     DENSE times as often.
     """
     dense = min(1.0, DENSE_HOURS / hours)

@@ -1,8 +1,8 @@
 """
-Lives of whole fleets: `python -m tests.simulation.fleet --seeds 0:1000 --jobs 2`, or one seed.
+Runs of whole fleets: `python -m tests.simulation.fleet --seeds 0:1000 --jobs 2`, or one seed.
 
 Real commands, adapters and official clients, the agent's own claims, fences and marks; the clock, the machines
-and Slurm are models (tests/kit). Each life: faults, kills and errands, then calm, in which every task must end,
+and Slurm are models (tests/kit). Each run: faults, kills and errands, then calm, in which every task must end,
 then `down`, after which nothing may be left. With 1 to 100 nodes.
 """
 
@@ -24,13 +24,13 @@ from orchestrator.engine.loop import many_loops
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.simulation.fleet_world import FleetLife, Wrong
-from tests.simulation.life import collecting_at_the_end
+from tests.simulation.fleet_world import FleetScenario, Wrong
+from tests.simulation.run import collecting_at_the_end
 
 TICK = 5.0
-"""Seconds between two looks of the watch at who is due, here: nothing in these lives is quicker."""
+"""Seconds between two looks of the watch at who is due, here: nothing in these runs is quicker."""
 
-HOLDS = """Some fleets grow and shrink with their queue. In each life:
+HOLDS = """Some fleets grow and shrink with their queue. In each run:
 
 - a task has one mark at its end, and its newest checkpoint is of its last step;
 - no two starts of a task have one number, none begins after its end, none commits after a newer one has begun;
@@ -44,11 +44,11 @@ HOLDS = """Some fleets grow and shrink with their queue. In each life:
 
 
 @dataclass
-class Life:
-    """What came of one seed. *problem* is empty when all invariants held."""
+class SimulatedRun:
+    """What came of one seed. *violation* is empty when all invariants held."""
 
     seed: int
-    problem: str = ""
+    violation: str = ""
     nodes: int = 0
     tasks: int = 0
     starts: int = 0
@@ -63,49 +63,49 @@ class Life:
 
 
 @collecting_at_the_end()
-def live(seed, trace=None):
-    """Live the life of *seed*; *trace* gets each line of what happened."""
-    began, life = time.process_time(), Life(seed)
+def simulate(seed, trace=None):
+    """Simulate the run of *seed*; *trace* gets each line of what happened."""
+    began, run = time.process_time(), SimulatedRun(seed)
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-fleet-", dir=MEMORY))
     try:
         with ExitStack() as stack:
             stack.enter_context(patch.object(many_loops, "TICK", TICK))
             # Tens of megabytes for machines that are none.
             stack.enter_context(patch.object(wanted, "download_uv", lambda *_: None))
-            world = FleetLife(seed, folder, trace or (lambda line: None))
+            world = FleetScenario(seed, folder, trace or (lambda line: None))
             stack.enter_context(world.cloud.open())
             try:
-                world.live()
+                world.run()
             except Wrong as wrong:
-                life.problem = str(wrong)
+                run.violation = str(wrong)
             except Exception:  # a crash of the product is a violation too
-                life.problem = traceback.format_exc()
-            world.fill(life)
+                run.violation = traceback.format_exc()
+            world.fill(run)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    life.seconds = time.process_time() - began
-    return life
+    run.seconds = time.process_time() - began
+    return run
 
 
-def figures(lives, wall):
-    """Return the figures of many lives as pairs of name and value."""
-    events = sum((life.events for life in lives), Counter())
-    bad = [str(life.seed) for life in lives if life.problem]
-    lost = sum("F1" in life.problem for life in lives)
-    each = sum(life.seconds for life in lives) / max(1, len(lives))
-    sizes = [life.nodes for life in lives]
+def figures(runs, wall):
+    """Return the figures of many runs as pairs of name and value."""
+    events = sum((run.events for run in runs), Counter())
+    bad = [str(run.seed) for run in runs if run.violation]
+    lost = sum("F1" in run.violation for run in runs)
+    each = sum(run.seconds for run in runs) / max(1, len(runs))
+    sizes = [run.nodes for run in runs]
     return {
-        "Seeds, each a fleet from `up` to `down`": f"{len(lives):,}",
+        "Seeds, each a fleet from `up` to `down`": f"{len(runs):,}",
         "Violations": f"{len(bad)}" + (f" (seeds {', '.join(bad[:40])})" if bad else ""),
-        "F1: lives with a task lost, or run twice and counted twice": f"{lost}",
-        "Nodes (fewest, most, all lives)": f"{min(sizes)}, {max(sizes)}, {sum(sizes):,}",
-        "Tasks, starts of tasks, commits": f"{sum(x.tasks for x in lives):,}, "
-        f"{sum(x.starts for x in lives):,}, {sum(x.commits for x in lives):,}",
-        "Commits that a fence has refused": f"{sum(x.fenced for x in lives):,}",
-        "Most creates of TPUs within a minute (F13)": f"{max(x.creates for x in lives)}",
-        "Most lists of one zone in a quiet minute (F13)": f"{max(x.lists for x in lives):.1f}",
-        "Virtual hours, requests": f"{sum(x.minutes for x in lives) / 60:,.0f}, "
-        f"{sum(x.calls for x in lives):,}",
+        "F1: runs with a task lost, or run twice and counted twice": f"{lost}",
+        "Nodes (fewest, most, all runs)": f"{min(sizes)}, {max(sizes)}, {sum(sizes):,}",
+        "Tasks, starts of tasks, commits": f"{sum(x.tasks for x in runs):,}, "
+        f"{sum(x.starts for x in runs):,}, {sum(x.commits for x in runs):,}",
+        "Commits that a fence has refused": f"{sum(x.fenced for x in runs):,}",
+        "Most creates of TPUs within a minute (F13)": f"{max(x.creates for x in runs)}",
+        "Most lists of one zone in a quiet minute (F13)": f"{max(x.lists for x in runs):.1f}",
+        "Virtual hours, requests": f"{sum(x.minutes for x in runs) / 60:,.0f}, "
+        f"{sum(x.calls for x in runs):,}",
         "Faults and errands": f"{sum(events.values()):,}",
         **{f"- {name}": f"{count:,}" for name, count in events.most_common()},
         "Wall time, processor time of a seed": f"{wall:.0f} s, {each:.2f} s",
@@ -113,31 +113,31 @@ def figures(lives, wall):
 
 
 def main():
-    """Read the command line and live."""
+    """Read the command line and simulate."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.fleet")
     parser.add_argument("seed", nargs="?", type=int, default=0)
     parser.add_argument("--seeds", help="FIRST:LAST, the last one not included")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--trace", type=Path, help="write what happens, a line for each command and event")
     chosen = parser.parse_args()
-    began, lives = time.monotonic(), []
+    began, runs = time.monotonic(), []
     if chosen.seeds:
         with workers(chosen.jobs, gc.disable) as pool:
-            found = pool.map(live, range(*map(int, chosen.seeds.split(":"))), chunksize=1)
-            lives = [_reported(life) for life in found]
+            found = pool.map(simulate, range(*map(int, chosen.seeds.split(":"))), chunksize=1)
+            runs = [_reported(run) for run in found]
     else:
         with (chosen.trace or Path("/dev/null")).open("w") as file:
-            lives = [_reported(live(chosen.seed, lambda line: print(line, file=file, flush=True)))]
+            runs = [_reported(simulate(chosen.seed, lambda line: print(line, file=file, flush=True)))]
     about = f"{HOLDS}\n\nWritten by `python -m tests.simulation.fleet {' '.join(sys.argv[1:])}`."
-    record_figures("fleet", "Fleets from seeds", about, figures(lives, time.monotonic() - began))
-    return 1 if any(life.problem for life in lives) else 0
+    record_figures("fleet", "Fleets from seeds", about, figures(runs, time.monotonic() - began))
+    return 1 if any(run.violation for run in runs) else 0
 
 
-def _reported(life):
-    if life.problem:
-        print(f"fleet seed {life.seed} at {commit()}: {life.problem}")
-        print(f"  replay: python -m tests.simulation.fleet {life.seed} --trace trace.txt", flush=True)
-    return life
+def _reported(run):
+    if run.violation:
+        print(f"fleet seed {run.seed} at {commit()}: {run.violation}")
+        print(f"  replay: python -m tests.simulation.fleet {run.seed} --trace trace.txt", flush=True)
+    return run
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ WIDE = 50
 
 @dataclass(frozen=True)
 class FleetCase:
-    """One life: *faults* and *errands* are (seconds after the start, what)."""
+    """One run: *faults* and *errands* are (seconds after the start, what)."""
 
     seed: int
     nodes: int

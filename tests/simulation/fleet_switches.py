@@ -1,4 +1,4 @@
-"""Each mechanism of a fleet, and how to switch it off; `python -m tests.simulation.teeth F` tries these."""
+"""Each mechanism of a fleet, and how to switch it off; `python -m tests.simulation.mutants F` tries these."""
 
 from dataclasses import replace
 

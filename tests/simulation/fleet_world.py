@@ -48,8 +48,8 @@ class Owner(User):
         (self.folder / "tpuctl.yaml").write_text(json.dumps(self.file))
 
 
-class FleetLife:
-    """One life."""
+class FleetScenario:
+    """One simulated run of a fleet."""
 
     def __init__(self, seed, folder, say):
         self.case, self.random, self._say = draw(seed), Random(f"fleet life {seed}"), say
@@ -74,9 +74,9 @@ class FleetLife:
     def say(self, text):
         self._say(f"{self.cloud.clock.monotonic():8.0f} {text}")
 
-    # The story.
+    # The scenario.
 
-    def live(self):
+    def run(self):
         case, cloud = self.case, self.cloud
         self.home = Owner(cloud, "home")
         self.beside = Owner(cloud, "beside", beside=self.home)
@@ -186,9 +186,9 @@ class FleetLife:
         usd = sum(line.usd or 0.0 for line in cloud.model.bill())
         # A look, a deletion; and the pauses between two watches, in which nobody looked.
         seconds = 900.0 + 260.0 * (len(self.case.watch_kills) + 8)
-        problem = invariants.i6_within_budget(usd, budget, 8.0 * self.case.nodes, seconds)
-        if problem or cloud.in_use():
-            raise Wrong(f"budget: {problem or f'{cloud.in_use()} run on'}")
+        violation = invariants.i6_within_budget(usd, budget, 8.0 * self.case.nodes, seconds)
+        if violation or cloud.in_use():
+            raise Wrong(f"budget: {violation or f'{cloud.in_use()} run on'}")
 
     def _down(self):
         cloud, who = self.cloud, self.home if self.case.leaves_from == "home" else self.away
@@ -393,9 +393,9 @@ class FleetLife:
         if missing:
             raise Wrong(f"F1 {when} the queue has forgotten {sorted(missing)}")
 
-    def fill(self, life):
+    def fill(self, run):
         """Return what came of it."""
-        life.nodes, life.tasks = self.case.nodes, sum(tasks for tasks, _ in self.jobs.values())
-        life.starts, life.commits, life.fenced = self.book.starts, self.book.commits, self.book.fenced
-        life.minutes, life.calls = self.cloud.clock.monotonic() / 60, self.calls
-        life.lists, life.creates, life.events = self.list_rate, getattr(self, "creates", 0), self.events
+        run.nodes, run.tasks = self.case.nodes, sum(tasks for tasks, _ in self.jobs.values())
+        run.starts, run.commits, run.fenced = self.book.starts, self.book.commits, self.book.fenced
+        run.minutes, run.calls = self.cloud.clock.monotonic() / 60, self.calls
+        run.lists, run.creates, run.events = self.list_rate, getattr(self, "creates", 0), self.events

@@ -1,8 +1,8 @@
 """
-What must hold in every life, each as a pure function: it returns what is wrong, or nothing.
+What must hold in every run, each as a pure function: it returns what is wrong, or nothing.
 
-The numbers are those of docs/reliability.md. Nothing here knows how a life is simulated, so the same
-functions judge lives, long and wide lives, and stories.
+The numbers are those of docs/reliability.md. Nothing here knows how a run is simulated, so the same
+functions judge runs, long and wide runs, and scenarios.
 """
 
 from dataclasses import dataclass

@@ -1,5 +1,5 @@
 """
-The machines of a simulated life: they boot, train, save, report, die, and are distinguished from zombies.
+The machines of a simulated run: they boot, train, save, report, die, and are distinguished from zombies.
 
 What the agent's pure rules decide is decided by them: which checkpoint is complete, what its objects are
 called, what may be removed, which attempt comes next. Only time and files are simulated: a save is its
@@ -52,7 +52,7 @@ class Gang:
         self.booted, self.beaten, self.has_notice = False, 0, False
         self._turn = 0
 
-    # The life of the job.
+    # The job, from start to end.
 
     def boot(self):
         """Begin as startup does: report, with the code in the bucket start, or wait until it is pushed."""

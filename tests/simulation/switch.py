@@ -1,8 +1,8 @@
 """
 How a mechanism is switched off: what is patched, and what must fail then.
 
-A switch names tests of the normal suite, or the seed of a life that is known to break. The seed is where the
-search begins: lives change with the simulation, so when it does not bite any more, others are lived.
+A switch names tests of the normal suite, or the seed of a run that is known to break. The seed is where the
+search begins: runs change with the simulation, so when it does not bite any more, others are run.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class Switch:
     """
     One mechanism off: *patches* are (module or class, name, replacement).
 
-    One of the *tests* must fail, within *timeout* seconds, or a life must break *invariant*; the search
+    One of the *tests* must fail, within *timeout* seconds, or a run must break *invariant*; the search
     begins with *seed*.
     """
 

@@ -12,7 +12,7 @@ import threading
 from orchestrator.clock import VirtualClock
 
 NEVER = 10 * 366 * 86400.0
-"""Seconds that no life lasts: who waits so long is woken by somebody."""
+"""Seconds that no run lasts: who waits so long is woken by somebody."""
 
 
 class Kill(BaseException):
@@ -50,7 +50,7 @@ class Scheduler:
         """
         Let *seconds* pass at once if nothing else happens in them; say whether they did.
 
-        So the only one who acts keeps control: handing it back and forth was a tenth of a life.
+        So the only one who acts keeps control: handing it back and forth was a tenth of a run.
         """
         due = self.now() + max(0.0, seconds)
         if due > self._until or (self._heap and self._heap[0][0] <= due):

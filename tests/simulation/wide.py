@@ -1,5 +1,5 @@
 """
-Long and wide lives: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
+Long and wide runs: `python -m tests.simulation.wide --seeds 0:50 --jobs 2`, or one seed with `--trace FILE`.
 
 A hundred deployments of one TPU each share a project, its quota and three zones for thirty virtual days.
 That takes from two minutes to three hours of CPU a seed, by its faults. With `--shape ci` even seeds are wide
@@ -28,8 +28,8 @@ from tests.memory_disk import MEMORY
 from tests.simulation import invariants
 from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
-from tests.simulation.life import collecting_at_the_end
 from tests.simulation.machine_faults import MachineFaults
+from tests.simulation.run import collecting_at_the_end
 from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Watchers
 from tests.simulation.wide_world import WideWorld
@@ -40,7 +40,7 @@ QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"
 HOUR = 3600.0
 TPUS, DAYS = 100, 30.0
 SHAPES = {"full": ((TPUS, DAYS),), "ci": ((24, 1.0), (3, DAYS))}
-TITLES = {"full": ("wide-full", "Lives that are long and wide"), "ci": ("wide", "Long and wide lives")}
+TITLES = {"full": ("wide-full", "Runs that are long and wide"), "ci": ("wide", "Long and wide runs")}
 """The part of docs/reliability.md of each shape, and its title."""
 CREATE = 400.0
 """Seconds that a create, the boot and the start of the job take at most in a calm world."""
@@ -52,7 +52,7 @@ DOWNS = 5
 
 @dataclass(frozen=True)
 class WideDeployment:
-    """One deployment of a wide life; *ttl_ends* says that its time to live ends within the life."""
+    """One deployment of a wide run; *ttl_ends* says that its time to live ends within the run."""
 
     name: str
     spec: dict = field(hash=False)
@@ -62,7 +62,7 @@ class WideDeployment:
 
 @dataclass(frozen=True)
 class WideCase:
-    """One wide life."""
+    """One wide run."""
 
     seed: int
     days: float
@@ -72,13 +72,13 @@ class WideCase:
 
 
 @dataclass
-class WideLife:
-    """What came of it. *problem* is empty when all invariants held."""
+class WideRun:
+    """What came of it. *violation* is empty when all invariants held."""
 
     seed: int
     tpus: int
     asked: float
-    problem: str = ""
+    violation: str = ""
     days: float = 0.0
     tpu_days: float = 0.0
     seconds: float = 0.0
@@ -142,9 +142,9 @@ class WideFaults(MachineFaults):
 
 
 @collecting_at_the_end()
-def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
-    """Live the wide life of *seed*."""
-    began, life, digest = time.process_time(), WideLife(seed, tpus, days), hashlib.sha256()
+def simulate(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
+    """Simulate the wide run of *seed*."""
+    began, run, digest = time.process_time(), WideRun(seed, tpus, days), hashlib.sha256()
 
     def say(line):
         digest.update(line.encode() + b"\n")
@@ -154,20 +154,20 @@ def live(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
     world.bundles = _bundles()
     with world.running():
         try:
-            Story(world, life).run()
-        except Violation as violation:
-            life.problem = str(violation)
+            Scenario(world, run).run()
+        except Violation as broken:
+            run.violation = str(broken)
         except Exception:  # a crash of the product is a violation too
-            life.problem = traceback.format_exc()
-    life.problem = world.own_fault or life.problem
+            run.violation = traceback.format_exc()
+    run.violation = world.own_fault or run.violation
     shutil.rmtree(world.bundles)
-    life.days = (world.now() - world.start) / DAY
-    life.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY
-    life.events.update(world.events)
-    life.events.update(world.network.faults)
-    life.calls, life.digest = sum(world.cloud.calls.values()), digest.hexdigest()
-    life.seconds = time.process_time() - began
-    return life
+    run.days = (world.now() - world.start) / DAY
+    run.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY
+    run.events.update(world.events)
+    run.events.update(world.network.faults)
+    run.calls, run.digest = sum(world.cloud.calls.values()), digest.hexdigest()
+    run.seconds = time.process_time() - began
+    return run
 
 
 def _bundles():
@@ -179,11 +179,11 @@ def _bundles():
     return folder
 
 
-class Story:
-    """The parts of a wide life."""
+class Scenario:
+    """The parts of a wide run."""
 
-    def __init__(self, world, life):
-        self.world, self.life = world, life
+    def __init__(self, world, run):
+        self.world, self.result = world, run
         self.checks = WideChecks(world)
         for one in world.case.deployments:
             failures = world.specs[one.name].job.failures
@@ -207,7 +207,7 @@ class Story:
             self._downs()
             self.checks.all_over(self.loops.values())
         finally:
-            self.life.passes = sum(loop.passes for loop in self.loops.values())
+            self.result.passes = sum(loop.passes for loop in self.loops.values())
 
     def _calm(self):
         """End all faults and wait for the desired state."""
@@ -223,15 +223,15 @@ class Story:
         began, settled = world.now(), None
         bound = SETTLE + CREATE + CREATE_TIMEOUT
         while settled is None or world.now() - settled < HOLDS:
-            problems = [p for p in map(self.checks.unsettled, self.loops.values()) if p]
-            if not problems:
+            violations = [p for p in map(self.checks.unsettled, self.loops.values()) if p]
+            if not violations:
                 settled = world.now() if settled is None else settled
             elif world.now() - began > bound:
-                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {problems}")
+                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {violations}")
             else:
                 settled = None
             world.run_until(world.now() + 60)
-        self.life.settle = settled - began
+        self.result.settle = settled - began
 
     def _quiet_day(self):
         """Let a day pass in which nothing happens."""
@@ -255,19 +255,19 @@ class Story:
             self.checks.demand("I1", invariants.i1_gone(self.checks.live(loop.name)), loop.name)
 
 
-def figures(lives, wall):
-    """Return the figures of many wide lives as pairs of name and value."""
-    events = sum((life.events for life in lives), Counter())
-    bad = [str(life.seed) for life in lives if life.problem]
-    each = sum(life.seconds for life in lives) / max(1, len(lives))
+def figures(runs, wall):
+    """Return the figures of many wide runs as pairs of name and value."""
+    events = sum((run.events for run in runs), Counter())
+    bad = [str(run.seed) for run in runs if run.violation]
+    each = sum(run.seconds for run in runs) / max(1, len(runs))
     return {
-        "Seeds, each a long or wide life through the official clients": f"{len(lives):,}",
+        "Seeds, each a long or wide run through the official clients": f"{len(runs):,}",
         "Violations of I1 to I8": f"{len(bad)}" + (f" (seeds {', '.join(bad[:40])})" if bad else ""),
-        "TPUs at a time (most), days of a life (longest)": (
-            f"{max(life.tpus for life in lives)}, {max(life.asked for life in lives):g}"
+        "TPUs at a time (most), days of a run (longest)": (
+            f"{max(run.tpus for run in runs)}, {max(run.asked for run in runs):g}"
         ),
-        "Virtual days, TPU days": f"{sum(x.days for x in lives):,.0f}, {sum(x.tpu_days for x in lives):,.0f}",
-        "Passes of the loop, calls": f"{sum(x.passes for x in lives):,}, {sum(x.calls for x in lives):,}",
+        "Virtual days, TPU days": f"{sum(x.days for x in runs):,.0f}, {sum(x.tpu_days for x in runs):,.0f}",
+        "Passes of the loop, calls": f"{sum(x.passes for x in runs):,}, {sum(x.calls for x in runs):,}",
         "Faults injected": f"{sum(events.values()):,}",
         **{f"- {name.replace('_', ' ')}": f"{count:,}" for name, count in events.most_common()},
         "Wall time, processor time of a seed": f"{wall:.0f} s, {each:.2f} s",
@@ -275,13 +275,13 @@ def figures(lives, wall):
 
 
 def shaped(seed, shape="full"):
-    """Live the life of *seed* in the size that the shape has for it."""
+    """Simulate the run of *seed* in the size that the shape has for it."""
     sizes = SHAPES[shape]
-    return live(seed, *sizes[seed % len(sizes)])
+    return simulate(seed, *sizes[seed % len(sizes)])
 
 
 def main():
-    """Read the command line and live."""
+    """Read the command line and simulate."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.wide")
     parser.add_argument("seed", nargs="?", type=int, default=0)
     parser.add_argument("--trace", type=Path)
@@ -295,18 +295,18 @@ def main():
     if chosen.seeds:
         seeds = range(*map(int, chosen.seeds.split(":")))
         with workers(chosen.jobs) as pool:
-            lives = list(pool.map(partial(shaped, shape=chosen.shape), seeds))
+            runs = list(pool.map(partial(shaped, shape=chosen.shape), seeds))
     else:
         with (chosen.trace or Path("/dev/null")).open("w") as file:
-            lives = [live(chosen.seed, chosen.tpus, chosen.days, lambda line: print(line, file=file))]
-    for life in lives:
-        if life.problem:
-            print(f"wide seed {life.seed} at {commit()}: {life.problem}")
-            size = f"--tpus {life.tpus} --days {life.asked:g}"
-            print(f"  replay: python -m tests.simulation.wide {life.seed} {size} --trace trace.txt")
+            runs = [simulate(chosen.seed, chosen.tpus, chosen.days, lambda line: print(line, file=file))]
+    for run in runs:
+        if run.violation:
+            print(f"wide seed {run.seed} at {commit()}: {run.violation}")
+            size = f"--tpus {run.tpus} --days {run.asked:g}"
+            print(f"  replay: python -m tests.simulation.wide {run.seed} {size} --trace trace.txt")
     about = f"Written by `python -m tests.simulation.wide {' '.join(sys.argv[1:])}`."
-    record_figures(*TITLES[chosen.shape], about, figures(lives, time.monotonic() - began))
-    return 1 if any(life.problem for life in lives) else 0
+    record_figures(*TITLES[chosen.shape], about, figures(runs, time.monotonic() - began))
+    return 1 if any(run.violation for run in runs) else 0
 
 
 if __name__ == "__main__":

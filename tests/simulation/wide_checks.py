@@ -1,4 +1,4 @@
-"""The invariants of a wide life, gathered at every call and every pass."""
+"""The invariants of a wide run, gathered at every call and every pass."""
 
 from collections import Counter, defaultdict
 
@@ -19,7 +19,7 @@ HOUR = 3600.0
 
 
 class WideChecks:
-    """Check the invariants; the first violation ends the life."""
+    """Check the invariants; the first violation ends the run."""
 
     def __init__(self, world):
         self.world, self.loops = world, {}
@@ -30,10 +30,10 @@ class WideChecks:
         self.blind_seconds = Counter()
         world.machines.changed = lambda gang: self._saved(gang.deployment)
 
-    def demand(self, invariant, problem, about=""):
-        """Raise Violation unless *problem* is empty."""
-        if problem:
-            raise Violation(f"{invariant} {about}: {problem}")
+    def demand(self, invariant, violation, about=""):
+        """Raise Violation unless *violation* is empty."""
+        if violation:
+            raise Violation(f"{invariant} {about}: {violation}")
 
     def join(self, loop):
         self.loops[loop.name] = loop
@@ -167,11 +167,11 @@ class WideChecks:
         nodes = [n for n in self.world.nodes(loop.name) if n.state not in DEAD]
         gangs = (self.world.machines.gangs.get(f"{n.zone}-{n.name}-{n.numeric_id}") for n in nodes)
         running = sum(len(g.alive) for g in gangs if g is not None and g.phase == "run" and not g.over)
-        problem = invariants.i4_settled(loop.ended != "", live, running, 1)
-        return f"{loop.name}: {problem}" if problem else ""
+        violation = invariants.i4_settled(loop.ended != "", live, running, 1)
+        return f"{loop.name}: {violation}" if violation else ""
 
     def all_over(self, loops):
-        """Check what is left to check when the life is over."""
+        """Check what is left to check when the run is over."""
         self.demand(
             "I2", invariants.i2_one_writer(self.world.machines.writes, self.world.machines.zombie_writes)
         )

@@ -1,5 +1,5 @@
 """
-The loop of one deployment in a wide life: real passes, made when something can have changed.
+The loop of one deployment in a wide run: real passes, made when something can have changed.
 
 A pass is a function of what is observed, of the record and of time that has passed. So a loop that found
 nothing to do and nothing to wait for sleeps until there is news of its machines, until its budget or its

@@ -79,7 +79,7 @@ class Host:
 
 
 class WideWorld:
-    """Everything of one wide life. *news* is called with each deployment that has something new."""
+    """Everything of one wide run. *news* is called with each deployment that has something new."""
 
     def __init__(self, case, trace):
         self.case, self.scheduler = case, Scheduler()

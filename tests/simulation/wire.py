@@ -88,7 +88,7 @@ class Network:
 
     def renew(self, bucket, name, data, generation):
         """
-        Write the lease without the official client: renewals were 40 % of the cost of a life.
+        Write the lease without the official client: renewals were 40 % of the cost of a run.
 
         They meet the same faults, and end in the same errors.
         """

@@ -61,7 +61,7 @@ decoded = lru_cache(decode)
 
 
 class World:
-    """Everything of one life. *trace*, if any, gets one line for each call and event; *quiet* ends all faults."""
+    """Everything of one run. *trace*, if any, gets one line for each call and event; *quiet* ends all faults."""
 
     def __init__(self, case, trace):
         self.case, self._trace = case, trace

@@ -1,4 +1,4 @@
-"""A life of a program that nobody wrote for tpuctl: the file of `tpuctl init`, two machines taken away, done."""
+"""A run of a program that nobody wrote for tpuctl: the file of `tpuctl init`, two machines taken away, done."""
 
 import json
 import re
@@ -8,14 +8,14 @@ from typing import Any
 
 from tests.e2e.stage import Stage
 from tests.recipes.kit import copy
-from tests.recipes.life import RUN_TIMEOUT, leave, start_cloud
+from tests.recipes.run import RUN_TIMEOUT, leave, start_cloud
 
 NOTICE_SECONDS = 120
 """Longer than any program here needs for its end; the machine is taken as soon as all is said."""
 
 
 @dataclass(frozen=True)
-class Life:
+class SurvivedRun:
     """What was observed: the last heartbeats of the three machines, the job's line of `status`, and all objects."""
 
     beats: tuple[dict[str, Any], ...]
@@ -63,7 +63,7 @@ def survive(
     settings: Mapping[str, object] | None = None,
     hurry: bool = False,
     timeout: float = RUN_TIMEOUT,
-) -> Life:
+) -> SurvivedRun:
     """
     Bring up the user's folder; SIGKILL the first machine after a save, give notice to the second.
 
@@ -100,7 +100,7 @@ def survive(
     assert beats[2]["phase"] == "done"
     assert beats[2]["committed_step"] >= beats[1]["committed_step"]
     logs = tuple(stage.logs(number) for number in (1, 2, 3))
-    return Life(beats, worker, logs, tuple(stage.objects("checkpoints/")))
+    return SurvivedRun(beats, worker, logs, tuple(stage.objects("checkpoints/")))
 
 
 def _saved_more(stage: Stage, incarnation: int) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.attempt.crash_loop import ALIKE
-from tests.recipes.life import start_cloud
+from tests.recipes.run import start_cloud
 from tests.stock.survive import committed, fill_in
 
 PROGRAMS = Path(__file__).parent / "programs"

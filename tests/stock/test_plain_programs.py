@@ -37,10 +37,10 @@ def layouts():
     sys.path.remove(str(PROGRAMS))
 
 
-def newest(stage, life, name):
+def newest(stage, run, name):
     """Return the content of the file *name* in the newest committed checkpoint."""
-    found = sorted(one for one in life.objects if one.endswith(f"/{name}"))
-    assert found, life.objects
+    found = sorted(one for one in run.objects if one.endswith(f"/{name}"))
+    assert found, run.objects
     return io.BytesIO(stage.read(found[-1]))
 
 
@@ -48,11 +48,11 @@ def newest(stage, life, name):
 def test_one_file_of_numpy_replaced_in_place(stage, programs):
     """`latest.npz` and `final.npz`, the first script of many: both are in the bucket when the TPU is gone."""
     fill_in(stage, "flat", command=f"python3 flat_numpy.py {OUT} {STEPS}", env=programs)
-    life = survive(stage, hurry=True)
-    assert "resumed from step" in life.logs[1]
-    assert "resumed from step" in life.logs[2]
-    assert np.load(newest(stage, life, "latest.npz"))["step"] == [STEPS]
-    assert np.load(newest(stage, life, "final.npz"))["weights"] == pytest.approx([0.5 * 0.99**STEPS] * 4096)
+    run = survive(stage, hurry=True)
+    assert "resumed from step" in run.logs[1]
+    assert "resumed from step" in run.logs[2]
+    assert np.load(newest(stage, run, "latest.npz"))["step"] == [STEPS]
+    assert np.load(newest(stage, run, "final.npz"))["weights"] == pytest.approx([0.5 * 0.99**STEPS] * 4096)
 
 
 @pytest.mark.e2e
@@ -62,20 +62,20 @@ def test_one_checkpoint_of_pytorch_replaced_in_place(stage, programs, layouts):
         f"python3 one_file_gpt.py --out_dir={OUT} --max_iters={STEPS} ${{TPUCTL_RESUME:+--init_from=resume}}"
     )
     fill_in(stage, "gpt", command=command, env=programs)
-    life = survive(stage, hurry=True)
-    assert "Resuming training" not in life.logs[0]
-    assert "Resuming training" in life.logs[1]
-    assert "Resuming training" in life.logs[2]
-    assert layouts.load(newest(stage, life, "ckpt.pt"))["iter_num"] == STEPS
+    run = survive(stage, hurry=True)
+    assert "Resuming training" not in run.logs[0]
+    assert "Resuming training" in run.logs[1]
+    assert "Resuming training" in run.logs[2]
+    assert layouts.load(newest(stage, run, "ckpt.pt"))["iter_num"] == STEPS
 
 
 @pytest.mark.e2e
 def test_a_file_of_pytorch_for_each_save(stage, programs, layouts):
     """`model_000005.pt`, `model_000010.pt` and so on: the one with the largest number is never lost."""
     fill_in(stage, "numbered", command=f"python3 numbered_torch.py {OUT} {STEPS}", env=programs)
-    life = survive(stage, hurry=True)
-    assert "resumed from step" in life.logs[2]
-    assert layouts.load(newest(stage, life, f"model_{STEPS:06d}.pt"))["step"] == STEPS
+    run = survive(stage, hurry=True)
+    assert "resumed from step" in run.logs[2]
+    assert layouts.load(newest(stage, run, f"model_{STEPS:06d}.pt"))["step"] == STEPS
 
 
 def test_the_layouts_are_those_of_numpy(layouts, tmp_path):

@@ -197,8 +197,8 @@ def _alone(layout: Layout, *, patient: bool) -> Optional[IO[str]]:
         pid, _, started = lock.read().partition(" ")
         now = time.monotonic()
         # The file may still have the former holder's text, and its process id may be reused.
-        lives = pid.isdecimal() and start_time(int(pid)) == started
-        if lives and (asked_at is None or now - asked_at > LEAVES):
+        alive = pid.isdecimal() and start_time(int(pid)) == started
+        if alive and (asked_at is None or now - asked_at > LEAVES):
             say(f"process {pid} has another task on this machine, which is over")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGTERM if asked_at is None else signal.SIGKILL)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from orchestrator.cli.console import print_json, say, story_of, talk
+from orchestrator.cli.console import bug_report_of, print_json, say, talk
 from orchestrator.contract.secrets.redaction import masked
 from orchestrator.report.page import PageFacts
 
@@ -35,5 +35,5 @@ class Bugs:
         """Report the bug in one line, with the file of its traceback."""
         what = masked(f"{type(error).__name__}: {error}")
         if what != self._said:
-            say(f"the page could not be made, this is a bug in tpuctl: {what} (see {story_of(error)})")
+            say(f"the page could not be made, this is a bug in tpuctl: {what} (see {bug_report_of(error)})")
         self._said = what

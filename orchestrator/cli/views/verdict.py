@@ -43,7 +43,7 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
         lines += _crash(verdict.crash)
     for recovery in verdict.recoveries:
         lines.append(
-            f"  {recovery.fault.value:<11}{'resumed' if recovery.resumed else 'LOST':<9}{_story(recovery)}"
+            f"  {recovery.fault.value:<11}{'resumed' if recovery.resumed else 'LOST':<9}{_recovery_text(recovery)}"
         )
     if verdict.done:
         lines += [f"  loss       {_loss(verdict)}", f"  bytes      {_bytes(verdict)}"]
@@ -112,7 +112,7 @@ def _crash(crash: Crash) -> list[str]:
     ]
 
 
-def _story(recovery: RecoveryVerdict) -> str:
+def _recovery_text(recovery: RecoveryVerdict) -> str:
     redone = "" if recovery.steps_redone is None else f", {recovery.steps_redone} steps redone"
     seconds = "" if recovery.total_s is None else f", {recovery.total_s:.1f} s to the next step"
     return f"{recovery.message}{redone}{seconds}"

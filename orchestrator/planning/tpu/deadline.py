@@ -40,7 +40,7 @@ class Offer:
     Spot capacity in one zone.
 
     *up* says whether a node can be had now, None if no recent request tells. *share* is the fraction of time
-    in which one could be had, *life* the seconds that a new node is expected to last; both are estimates from
+    in which one could be had, *lifetime* the seconds that a new node is expected to last; both are estimates from
     the past.
     """
 
@@ -48,7 +48,7 @@ class Offer:
     usd_hour: float
     up: bool | None = None
     share: float = 0.5
-    life: float = 4 * 3600.0
+    lifetime: float = 4 * 3600.0
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def share_of(granted: float, asked: float) -> float:
     return (granted + 1.0) / (asked + 2.0)
 
 
-def life_of(seconds: float, ends: float) -> float:
+def lifetime_of(seconds: float, ends: float) -> float:
     """Return how many seconds a node will last, given *ends* ends in *seconds* of use; four hours without data."""
     return (seconds + 2 * 3600.0) / (ends + 0.5)
 
@@ -146,10 +146,10 @@ def _hold(s: Situation) -> ModeChoice:
     here = next((offer for offer in s.offers if offer.zone == s.zone), None)
     if here is None or s.slack < 2 * s.change + s.unsaved:
         return stay
-    horizon = min(s.remaining, here.life)
+    horizon = min(s.remaining, here.lifetime)
     wasted = s.cold + s.unsaved
     for offer in _cheapest(s, [o for o in s.offers if o.up and o.zone != s.zone]):
-        saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.life)
+        saved = (here.usd_hour - offer.usd_hour) * min(horizon, offer.lifetime)
         # Twice the cost of the move: prices are estimates, and a move that barely pays would be repeated in vain.
         if saved > 2 * wasted * offer.usd_hour:
             return ModeChoice(Mode.SPOT, offer.zone, f"{offer.zone} is so much cheaper that a move pays")
@@ -165,8 +165,8 @@ def _on_demand(s: Situation) -> ModeChoice:
     if found is None or s.slack - s.unsaved < _reserve(s) * RETURN:
         return stay
     offer = next(o for o in s.offers if o.zone == found.zone)
-    # Short lives so far must not end the search for good: pauses between tries double, so tries stay cheap.
-    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.life, USUAL), s.remaining)
+    # Short lifetimes so far must not end the search for good: pauses between tries double, so tries stay cheap.
+    saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.lifetime, USUAL), s.remaining)
     # With overlap a refusal costs nothing, so only the gain of a grant counts.
     saved *= 1.0 if offer.up or s.overlaps else offer.share
     spent = offer.usd_hour * s.cold + s.on_demand_usd_hour * (s.cold + s.unsaved)
@@ -187,9 +187,9 @@ def _idle(s: Situation) -> ModeChoice:
 
 
 def _reserve(s: Situation) -> float:
-    """Return the slack to keep, in seconds: one change, and one for each life and gap still expected."""
-    life = max((offer.life for offer in s.offers), default=0.0)
-    cycle = max(life + s.gap, 2 * s.change)
+    """Return the slack to keep, in seconds: one change, and one for each lifetime and gap still expected."""
+    lifetime = max((offer.lifetime for offer in s.offers), default=0.0)
+    cycle = max(lifetime + s.gap, 2 * s.change)
     # The worst case once, and the usual one for all others: half an interval, or nothing.
     return s.change + (s.cold + s.commit_interval / 2) * max(0.0, s.deadline - s.now) / cycle
 
@@ -203,7 +203,7 @@ def _best(s: Situation, message: str) -> ModeChoice | None:
 def _worth(s: Situation, offer: Offer) -> float:
     """Return the USD per hour of progress, including the offer's share of cold starts and lost work."""
     # Never 0 or below: if nodes end before they work, the price would be infinite or negative.
-    useful = max(0.05, (offer.life - s.commit_interval / 2) / (offer.life + s.cold))
+    useful = max(0.05, (offer.lifetime - s.commit_interval / 2) / (offer.lifetime + s.cold))
     return offer.usd_hour / useful
 
 

@@ -30,7 +30,7 @@ from orchestrator.planning.tpu.deadline import (
     Offer,
     Situation,
     choose,
-    life_of,
+    lifetime_of,
     on_time,
     share_of,
 )
@@ -209,9 +209,11 @@ def _is_on_demand(record: Record, node: Node) -> bool:
 
 
 def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer, ...]:
-    """Return for each of the file's zones the spot price, its availability, and its expected life."""
+    """Return for each of the file's zones the spot price, its availability, and its expected lifetime."""
     spans = [s for s in record.spans if s.kind is Kind.NODE and s.spot is not False]
-    life = life_of(sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions)
+    lifetime = lifetime_of(
+        sum((s.until or world.observed_at) - s.since for s in spans), record.node.preemptions
+    )
     cheap, vain = of_mode(record, on_demand=False), _in_vain(record, spans)
     age = world.observed_at - record.deadline.progress.spot_refused_at
     # Without overlap each vain spot request costs a start of the job, so refusals count longer each time.
@@ -224,8 +226,8 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
         one = zone_history(record.capacity_history, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
         share = share_in(one, len(spans), vain)
-        lasts = (life + one.lived) / (1.0 + one.preemptions)
-        return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, life=lasts)
+        lasts = (lifetime + one.lived) / (1.0 + one.preemptions)
+        return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, lifetime=lasts)
 
     return tuple(offer(zone) for zone in spec.tpu.zones)
 

@@ -1,4 +1,4 @@
-"""A whole life of a recipe on the local cloud: up, SIGKILL of the machine, a notice with SIGTERM, done."""
+"""A whole run of a recipe on the local cloud: up, SIGKILL of the machine, a notice with SIGTERM, done."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ def checkpoints_of(stage: Stage, node: str) -> Path:
 
 
 @dataclass(frozen=True)
-class Life:
+class RecipeRun:
     """What the three incarnations left: their logs, the last heartbeats of the first two, and all objects."""
 
     logs: tuple[str, ...]
@@ -51,7 +51,7 @@ def leave(stage: Stage, incarnation: int, workers: int = 1) -> None:
     stage.tpuctl("local", "preempt", node, "--no-notice", expect=None)
 
 
-def live(
+def run_recipe(
     stage: Stage,
     name: str,
     *,
@@ -61,9 +61,9 @@ def live(
     settings: Mapping[str, object],
     early: Callable[[Stage], None] = lambda _stage: None,
     timeout: float = RUN_TIMEOUT,
-) -> Life:
+) -> RecipeRun:
     """
-    Play a recipe's whole life.
+    Run a recipe from `up` to its end.
 
     Bring a copy of it up, hold the job at step *kill_at*, kill the machine when step *saved* is committed and
     *early* has done its harm, give notice at step *notice_at* of the second machine, where the job is held
@@ -99,14 +99,14 @@ def live(
     done = stage.end(watch, seconds=timeout)
     assert "done:" in done.err
     assert [machine for machine in stage.machines() if machine["running"]] == []
-    life = Life(
+    run = RecipeRun(
         tuple(stage.logs(incarnation) for incarnation in (1, 2, 3)),
         (stage.beats(1)[0], stage.beats(2)[0]),
         tuple(stage.objects("checkpoints/")),
     )
-    for log in life.logs[1:]:
+    for log in run.logs[1:]:
         # A machine that was replaced finds the environment of the first one.
         assert "venv: installing" not in log
         assert ": resume from step " in log
-    assert life.beats[1]["notice"]
-    return life
+    assert run.beats[1]["notice"]
+    return run

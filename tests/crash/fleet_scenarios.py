@@ -10,7 +10,7 @@ HERE, ELSEWHERE, DOWN = "typed again", "typed again on another computer", "taken
 LEASE = 70.0
 """Seconds after which the lease of a process that was killed on another computer has run out."""
 ENDS = (0, 130)
-"""How a command ends well: by itself, or by the Ctrl-C of a story."""
+"""How a command ends well: by itself, or by the Ctrl-C of a scenario."""
 HOURS = 12 * 3600.0
 
 
@@ -19,7 +19,7 @@ class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of 
 
 
 @dataclass(frozen=True)
-class Story:
+class Scenario:
     """
     Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
 
@@ -63,9 +63,9 @@ class Story:
 class World:
     """A cloud, the owner's computer and another one, and the jobs that were submitted."""
 
-    def __init__(self, cloud, story):
+    def __init__(self, cloud, scenario):
         self.cloud, self.jobs, self.gone = cloud, {}, False
-        file = {"fleet__nodes": 2, "watch__poll": "60s", **story.file}
+        file = {"fleet__nodes": 2, "watch__poll": "60s", **scenario.file}
         self.owner, self.away = Owner(cloud, "home", **file), Owner(cloud, "away", **file)
 
     @property
@@ -103,9 +103,9 @@ class World:
 
     def judge(self):
         """Raise Wrong for what has happened so far that never may."""
-        problems = [*self.fleet.book.verdict, *self.cloud.checks.verdict]
-        if problems:
-            raise Wrong("; ".join(problems))
+        violations = [*self.fleet.book.verdict, *self.cloud.checks.verdict]
+        if violations:
+            raise Wrong("; ".join(violations))
 
     def as_many(self, nodes):
         """Exactly so many nodes are there and work, and one VM."""
@@ -122,7 +122,7 @@ class World:
             raise Wrong(f"F15 left: {self.cloud.nodes()} {self.cloud.vms()}")
         self.gone = True
 
-    def finish(self, story):
+    def finish(self, scenario):
         """Let every task end, then take all down: each task has one mark, and nothing is left."""
         if not self.gone:
             for name in self.jobs:
@@ -277,7 +277,7 @@ def before_shrinking(world):
     up(world, 1)
     world.well(world.owner, ("watch",), 200)
     if len(world.cloud.in_use()) != 1 or world.unended():
-        raise Wrong(f"the story begins with {world.cloud.nodes()}")
+        raise Wrong(f"the scenario begins with {world.cloud.nodes()}")
 
 
 def none_torn(world):
@@ -286,24 +286,24 @@ def none_torn(world):
         raise Wrong(f"deleted with the tasks {world.fleet.torn}")
 
 
-STORIES = (
-    Story("up", ("up", "--yes")),
-    Story("up, fewer nodes", ("up", "--yes"), before_fewer),
-    Story("up, more nodes", ("up", "--yes"), before_more),
-    Story("submit", ("submit", "sweep.yaml"), before_submit,
+SCENARIOS = (
+    Scenario("up", ("up", "--yes")),
+    Scenario("up, fewer nodes", ("up", "--yes"), before_fewer),
+    Scenario("up, more nodes", ("up", "--yes"), before_more),
+    Scenario("submit", ("submit", "sweep.yaml"), before_submit,
           lambda world: queued_once(world, *(("sweep", number) for number in range(3)))),
-    Story("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
-    Story("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
-    Story("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
-    Story("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
-    Story("retry", ("retry", "sweep"), before_retry, tried_again),
-    Story("watch, a node is lost", ("watch",), before_a_preemption, seconds=400, ways=(HERE, DOWN)),
-    Story("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
-    Story("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
+    Scenario("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
+    Scenario("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
+    Scenario("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
+    Scenario("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
+    Scenario("retry", ("retry", "sweep"), before_retry, tried_again),
+    Scenario("watch, a node is lost", ("watch",), before_a_preemption, seconds=400, ways=(HERE, DOWN)),
+    Scenario("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
+    Scenario("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
           ways=(HERE, DOWN), file=GROWS),
-    Story("watch, the fleet shrinks", ("watch",), before_shrinking, none_torn, nodes=0, seconds=200,
+    Scenario("watch, the fleet shrinks", ("watch",), before_shrinking, none_torn, nodes=0, seconds=200,
           ways=(HERE, DOWN), file=GROWS),
-    Story("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
-    Story("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
+    Scenario("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
+    Scenario("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
           ways=(HERE, ELSEWHERE), gone=True),
 )  # fmt: skip

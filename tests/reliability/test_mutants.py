@@ -9,16 +9,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.simulation.teeth import SWITCHES
+from tests.simulation.mutants import SWITCHES
 
 ROOT = Path(__file__).parents[2]
 TRY = """
 from tests.simulation.switch import Switch
-from tests.simulation.teeth import SWITCHES, try_mutants
+from tests.simulation.mutants import SWITCHES, try_mutants
 name = "M3 the sweep of older incarnations"
 SWITCHES["nothing"] = Switch((), SWITCHES[name].tests)
-for name, what, trouble, _ in try_mutants([name, "nothing"], jobs=2):
-    print(name, what, trouble, sep="|")
+for name, what, violation, _ in try_mutants([name, "nothing"], jobs=2):
+    print(name, what, violation, sep="|")
 """
 
 
@@ -27,8 +27,8 @@ def test_every_mechanism_has_a_switch():
     assert {name.split()[0] for name in SWITCHES} >= {f"M{number}" for number in range(1, 12)}
 
 
-def test_every_switch_names_a_life_or_a_test_that_must_notice():
-    """A life that breaks an invariant, or tests that exist."""
+def test_every_switch_names_a_run_or_a_test_that_must_notice():
+    """A simulated run that breaks an invariant, or tests that exist."""
     for name, switch in SWITCHES.items():
         assert switch.patches, name
         assert all(hasattr(where, what) for where, what, _ in switch.patches), name

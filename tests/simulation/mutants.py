@@ -1,8 +1,8 @@
 """
-Switch each mechanism off, one at a time: a test or a life must fail then, or the tests prove nothing.
+Switch each mechanism off, one at a time: a test or a run must fail then, or the tests prove nothing.
 
-`python -m tests.simulation.teeth [PART OF A NAME] [--jobs N] [--lives N]` prints what was detected, and leaves with
-the number of mechanisms whose absence nobody noticed. With all mechanisms on, the same tests and lives pass,
+`python -m tests.simulation.mutants [PART OF A NAME] [--jobs N] [--runs N]` prints what was detected, and leaves
+with the number of mechanisms whose absence nobody noticed. With all mechanisms on, the same tests and runs pass,
 which is looked at first. A test that hangs without its mechanism has noticed it too.
 """
 
@@ -22,13 +22,13 @@ import tests.engine.engine_lab  # noqa: F401 - imported once, before the childre
 from tests.kit.figures import record_figures
 from tests.simulation.fleet_switches import SWITCHES as FLEETS
 from tests.simulation.google_failures import GOOGLE_FAILURES
-from tests.simulation.life import live
+from tests.simulation.run import simulate
 from tests.simulation.switches import MECHANISMS
 
 ROOT = Path(__file__).parents[2]
 SWITCHES = {**MECHANISMS, **GOOGLE_FAILURES, **FLEETS}
-LIFE = 10.0
-"""Seconds that a life takes at most, mostly waiting for its turn on the processor."""
+RUN_TIMEOUT = 10.0
+"""Seconds that a run takes at most, mostly waiting for its turn on the processor."""
 PYTEST = ("-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist", "--no-header")
 FAILED = 1
 """What pytest leaves with when a test failed; other numbers mean that it ran none."""
@@ -54,37 +54,37 @@ class _Failures:
             self.first = report.nodeid.partition("::")[2]
 
 
-def _life_breaks(invariant, seeds):
-    """Return which life breaks the invariant, empty when none does, and its seed."""
+def _run_breaks(invariant, seeds):
+    """Return which run breaks the invariant, empty when none does, and its seed."""
     for count, seed in enumerate(seeds, 1):
-        problem = live(seed).problem
-        if problem.startswith(invariant):
+        violation = simulate(seed).violation
+        if violation.startswith(invariant):
             moved = "" if count == 1 else f" (found after {count}: record this seed)"
-            return f"seed {seed} breaks {problem.partition(':')[0][:60]}{moved}", seed
+            return f"seed {seed} breaks {violation.partition(':')[0][:60]}{moved}", seed
     return "", None
 
 
-def _without(name, lives):
-    """Return what notices that one mechanism is off, and the seed if it was a life."""
+def _without(name, runs):
+    """Return what notices that one mechanism is off, and the seed if it was a run."""
     switch = SWITCHES[name]
     with ExitStack() as stack:
         for where, what, wrong in switch.patches:
             stack.enter_context(patch.object(where, what, wrong))
         if switch.tests:
             return _tests_fail(switch.tests), None
-        seeds = [switch.seed, *(seed for seed in range(lives) if seed != switch.seed)]
-        return _life_breaks(switch.invariant, seeds[:lives])
+        seeds = [switch.seed, *(seed for seed in range(runs) if seed != switch.seed)]
+        return _run_breaks(switch.invariant, seeds[:runs])
 
 
-def _child(name, lives, answer):
+def _child(name, runs, answer):
     """Send what bit, and what went wrong; without a name, what fails with all mechanisms on."""
     if not name:
         answer.send(
             ("", _tests_fail(list(dict.fromkeys(test for s in SWITCHES.values() for test in s.tests))))
         )
         return
-    found, seed = _without(name, lives)
-    if seed is not None and live(seed).problem:
+    found, seed = _without(name, runs)
+    if seed is not None and simulate(seed).violation:
         answer.send(("", f"seed {seed} breaks with the mechanism on, too"))
     else:
         answer.send((found, ""))
@@ -93,15 +93,15 @@ def _child(name, lives, answer):
 class Mutant:
     """One forked child, which may hang without harm."""
 
-    def __init__(self, name, lives):
+    def __init__(self, name, runs):
         context = multiprocessing.get_context("fork")
         self.name, self.began = name, time.monotonic()
         self.answer, theirs = context.Pipe(duplex=False)
-        self._process = context.Process(target=_child, args=(name, lives, theirs))
+        self._process = context.Process(target=_child, args=(name, runs, theirs))
         self._process.start()
         theirs.close()
         self._tested = bool(name) and bool(SWITCHES[name].tests)
-        self._end = self.began + (SWITCHES[name].timeout if self._tested else LIFE * max(lives, 30))
+        self._end = self.began + (SWITCHES[name].timeout if self._tested else RUN_TIMEOUT * max(runs, 30))
 
     @property
     def over(self):
@@ -120,12 +120,12 @@ class Mutant:
         return found
 
 
-def try_mutants(names, jobs=1, lives=40):
+def try_mutants(names, jobs=1, runs=40):
     """Yield (name, what bit, what went wrong, seconds) for each mechanism, *jobs* at a time."""
     waiting, running = list(names), []
     while waiting or running:
         while waiting and len(running) < jobs:
-            running.append(Mutant(waiting.pop(0), lives))
+            running.append(Mutant(waiting.pop(0), runs))
         wait([one.answer for one in running], timeout=1.0)
         for one in [one for one in running if one.answer.poll() or one.over]:
             running.remove(one)
@@ -137,7 +137,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("part", nargs="?", default="")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--lives", type=int, default=40)
+    parser.add_argument("--runs", type=int, default=40)
     asked = parser.parse_args()
     os.chdir(ROOT)
     names, began = [name for name in SWITCHES if asked.part in name], time.monotonic()
@@ -146,15 +146,15 @@ def main():
             print(f"with all mechanisms on: {broken}")
             return len(names)
     detected = 0
-    for name, what, trouble, seconds in try_mutants(names, asked.jobs, asked.lives):
+    for name, what, violation, seconds in try_mutants(names, asked.jobs, asked.runs):
         detected += bool(what)
-        print(f"without {name}: {what or 'UNNOTICED ' + trouble} ({seconds:.1f} s)", flush=True)
+        print(f"without {name}: {what or 'UNNOTICED ' + violation} ({seconds:.1f} s)", flush=True)
     used = sum(os.times()[:4])
     record_figures(
-        "teeth",
-        "Teeth",
-        "Each mechanism is switched off alone; a test of the normal suite or a simulated life has to fail "
-        "then, and passes with it on: `python -m tests.simulation.teeth`.",
+        "mutants",
+        "Mutants",
+        "Each mechanism is switched off alone; a test of the normal suite or a simulated run has to fail "
+        "then, and passes with it on: `python -m tests.simulation.mutants`.",
         {
             "switched off, detected": f"{detected} of {len(names)}",
             "mechanisms": ", ".join(sorted({n.split()[0] for n in names}, key=lambda m: (m[0], int(m[1:])))),

@@ -1,4 +1,4 @@
-"""The life of a deployment: up, preemptions, interrupted commands, done, down. Nothing is lost or redone."""
+"""The lifetime of a deployment: up, preemptions, interrupted commands, done, down. Nothing is lost or redone."""
 
 import os
 import signal

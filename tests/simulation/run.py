@@ -1,4 +1,4 @@
-"""Live one whole life from a seed: faults for hours, then calm, the desired state, and a day without a change."""
+"""Simulate one run from a seed: faults for hours, then calm, the desired state, and a day without a change."""
 
 import gc
 import time
@@ -23,15 +23,15 @@ HOLDS = 720.0
 """Seconds for which the desired state must last to count: loops still learn what happened before the calm."""
 
 GARBAGE = 1_000_000
-"""Objects since the last collection from which on a life is followed by one, which takes 50 ms."""
+"""Objects since the last collection from which on a run is followed by one, which takes 50 ms."""
 
 
 @dataclass
-class Life:
-    """What came of one seed. *problem* is empty when all invariants held."""
+class SimulatedRun:
+    """What came of one seed. *violation* is empty when all invariants held."""
 
     seed: int
-    problem: str = ""
+    violation: str = ""
     hours: float = 0.0
     tpu_hours: float = 0.0
     rough_hours: float = 0.0
@@ -46,9 +46,9 @@ class Life:
 
 @contextmanager
 def collecting_at_the_end():
-    """Collect the garbage of a life after it, not all the time: that takes a tenth of its time."""
+    """Collect the garbage of a run after it, not all the time: that takes a tenth of its time."""
     collecting = gc.isenabled()
-    if not gc.get_freeze_count():  # a second freeze would keep the garbage of the life before for ever
+    if not gc.get_freeze_count():  # a second freeze would keep the garbage of the run before for ever
         gc.freeze()
     gc.disable()
     try:
@@ -61,41 +61,41 @@ def collecting_at_the_end():
 
 
 @collecting_at_the_end()
-def live(seed, trace=None):
-    """Live the life of *seed*; *trace* gets each line of what happened."""
-    began, life = time.process_time(), Life(seed)
+def simulate(seed, trace=None):
+    """Simulate the run of *seed*; *trace* gets each line of what happened."""
+    began, run = time.process_time(), SimulatedRun(seed)
     world = World(draw(seed), trace)
     with world.running():
         try:
-            Story(world, life).run()
-        except Violation as violation:
-            life.problem = str(violation)
+            Scenario(world, run).run()
+        except Violation as broken:
+            run.violation = str(broken)
         except Exception:
-            life.problem = traceback.format_exc()
-        life.problem = world.own_fault or life.problem
-        if life.problem:
-            world.say(f"VIOLATION {life.problem}")
-        life.hours = (world.now() - world.start) / HOUR
-        life.rough_hours = min(life.hours, world.case.hours)
-        life.deployments, life.commands = len(world.specs), len(world.processes)
-        life.passes = world.passes
-        life.events.update(world.events)
-        life.events.update(world.network.faults)
-        life.calls = sum(world.cloud.calls.values())
-        life.tpu_hours = sum(b.seconds for b in world.cloud.bill() if b.kind == "tpu") / HOUR
+            run.violation = traceback.format_exc()
+        run.violation = world.own_fault or run.violation
+        if run.violation:
+            world.say(f"VIOLATION {run.violation}")
+        run.hours = (world.now() - world.start) / HOUR
+        run.rough_hours = min(run.hours, world.case.hours)
+        run.deployments, run.commands = len(world.specs), len(world.processes)
+        run.passes = world.passes
+        run.events.update(world.events)
+        run.events.update(world.network.faults)
+        run.calls = sum(world.cloud.calls.values())
+        run.tpu_hours = sum(b.seconds for b in world.cloud.bill() if b.kind == "tpu") / HOUR
         for process in world.processes:
             process.kill()
         world.quiet = world.network.quiet = True
         world.scheduler.run_until(world.now() + 1)
-    life.seconds = time.process_time() - began
-    return life
+    run.seconds = time.process_time() - began
+    return run
 
 
-class Story:
-    """The parts of a life."""
+class Scenario:
+    """The parts of a run."""
 
-    def __init__(self, world, life):
-        self.world, self.life = world, life
+    def __init__(self, world, run):
+        self.world, self.result = world, run
         self.checks = Checks(world)
         self.users = [SimulatedUser(world, case, self.checks) for case in world.case.deployments]
 
@@ -128,20 +128,20 @@ class Story:
         began, bound = world.now(), SETTLE + CREATE + CREATE_TIMEOUT
         settled = None
         while settled is None or world.now() - settled < HOLDS:
-            problems = [p for p in map(self._unsettled, self.users) if p]
-            if not problems:
+            violations = [p for p in map(self._unsettled, self.users) if p]
+            if not violations:
                 settled = world.now() if settled is None else settled
             elif world.now() - began > bound:
-                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {problems}")
+                raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {violations}")
             else:
                 settled = None
             world.scheduler.run_until(world.now() + 60)
-        self.life.settle = settled - began
+        self.result.settle = settled - began
 
     def _unsettled(self, user):
         # A `down` that waits for the other computer's lease will still change something.
-        problem = self.checks.settled(user) or ("its down has not ended" if user.unfinished_down else "")
-        return f"{user.name}: {problem}" if problem else ""
+        violation = self.checks.settled(user) or ("its down has not ended" if user.unfinished_down else "")
+        return f"{user.name}: {violation}" if violation else ""
 
     def _quiet_day(self):
         """Let a day pass in which nothing happens; the loops look, and change nothing."""
@@ -158,8 +158,8 @@ class Story:
         extra = self.checks.mutations - before
         for (deployment, method), count in extra.items():
             if count > self._ended_by_the_service(deployment, method) and not self._may_end(deployment):
-                problem = invariants.i4_stable({method: count})
-                raise Violation(f"I4 {deployment}: {problem}")
+                violation = invariants.i4_stable({method: count})
+                raise Violation(f"I4 {deployment}: {violation}")
 
     def demand_settled(self, user):
         record = self.world.stored_history(user.name)
