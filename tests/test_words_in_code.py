@@ -350,6 +350,18 @@ def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(package: str) -> None
     assert found == []
 
 
+@pytest.mark.parametrize("package", PACKAGES)
+def test_what_a_timeout_is_given_to_is_named_timeout(package: str) -> None:
+    """`seconds=FETCH_TIMEOUT` and `seconds: float = TIMEOUT` said the same with a second word."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if re.search(r"\b(seconds|bound|limit|longest|within)(: [\w\[\]| ]+)? ?= ?[A-Z_]*TIMEOUT\b", line)
+    ]
+    assert found == []
+
+
 @pytest.mark.parametrize("package", sorted({*PACKAGES} - {"cli"}))
 def test_a_limit_is_of_bytes_or_a_count_and_never_of_seconds(package: str) -> None:
     """How long something may take at most is its timeout; `selftest --limit` is an option of people."""

@@ -143,8 +143,8 @@ def _reached(deployment: Deployment, find: Callable[[], list[Host]]) -> list[Hos
 
 def run_on_hosts(deployment: Deployment, hosts: Sequence[Host], script: RemoteScript) -> None:
     """Run *script* as root on every host. Raise RemoteError for the first host on which it fails."""
-    seconds = START_TIMEOUT + stop_seconds(deployment.spec)
-    for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, seconds), strict=True):
+    timeout = START_TIMEOUT + stop_seconds(deployment.spec)
+    for host, one in zip(hosts, deployment.cloud.remote.run_elevated(hosts, script, timeout), strict=True):
         if one.exit_code != 0:
             raise RemoteError(f"{host.name}: the machine could not be prepared: {_last_line(one)}")
 

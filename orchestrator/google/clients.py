@@ -133,14 +133,14 @@ class Clients:
         return self._repeated("uploading", _transient_or_too_soon, UPLOAD_TIMEOUT)
 
     def _repeated(
-        self, name: str, repeatable: Callable[[BaseException], bool], seconds: float, *,
+        self, name: str, repeatable: Callable[[BaseException], bool], timeout: float, *,
         initial: float = 0.2, maximum: float = 2.0, multiplier: float = 2.0,
     ) -> Mapping[str, Any]:  # fmt: skip
         def policy() -> Any:
             if self.settings.read_retry <= 0:
                 return None
             return imported("google.api_core.retry").Retry(
-                repeatable, initial=initial, maximum=maximum, multiplier=multiplier, timeout=seconds
+                repeatable, initial=initial, maximum=maximum, multiplier=multiplier, timeout=timeout
             )
 
         return {"timeout": self.settings.call_timeout, "retry": self._once(name, policy)}

@@ -154,7 +154,7 @@ def test_a_question_that_hangs_or_breaks_delays_no_other():
             "broken": lambda: 1 / 0,
             "fine": lambda: Present(1),
         },
-        seconds=0.3,
+        timeout=0.3,
     )
     assert time.monotonic() - began < 25
     assert found["fine"] == Present(1)

@@ -13,7 +13,7 @@ class Printing:
     def __init__(self, text):
         self.text = text
 
-    def run_elevated(self, hosts, script, seconds):
+    def run_elevated(self, hosts, script, timeout):
         """Return the text for each machine."""
         return [RunResult(0, self.text) for _ in hosts]
 

@@ -91,14 +91,14 @@ class Rescue:
         return self._upload_files(*files, manifest, self._parts.patiently)
 
     def in_time(
-        self, moment: RescueMoment, attempt: int, committed: Optional[int], since: float, seconds: float
+        self, moment: RescueMoment, attempt: int, committed: Optional[int], since: float, timeout: float
     ) -> None:
         """
-        Upload what fits into *seconds*, newest first.
+        Upload what fits into *timeout* seconds, newest first.
 
         If the bucket has a checkpoint, only files that look like saves are uploaded.
         """
-        self._until = self._clock.monotonic() + seconds
+        self._until = self._clock.monotonic() + timeout
         try:
             found, skipped = self.found(committed, since)
             if moment is RescueMoment.NOTICE and committed is not None:

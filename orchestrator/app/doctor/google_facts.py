@@ -172,8 +172,8 @@ def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[K
     return questions
 
 
-def side_by_side(questions: Mapping[K, Question], seconds: float = TIMEOUT) -> dict[K, Observed[Any]]:
-    """Ask all questions in parallel; those without an answer after *seconds* are Unknown and abandoned."""
+def side_by_side(questions: Mapping[K, Question], timeout: float = TIMEOUT) -> dict[K, Observed[Any]]:
+    """Ask all questions in parallel; those without an answer after *timeout* seconds are Unknown and abandoned."""
     answers: dict[K, Observed[Any]] = {}
 
     def ask(name: K, question: Question) -> None:
@@ -186,10 +186,10 @@ def side_by_side(questions: Mapping[K, Question], seconds: float = TIMEOUT) -> d
     threads = [threading.Thread(target=ask, args=item, daemon=True) for item in questions.items()]
     for thread in threads:
         thread.start()
-    end = time.monotonic() + seconds
+    end = time.monotonic() + timeout
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    late = Unknown(f"no answer within {seconds:g} s", hint="check the network and the proxy settings")
+    late = Unknown(f"no answer within {timeout:g} s", hint="check the network and the proxy settings")
     # Iterate over the questions: a late thread may still change the answers.
     return {name: answers.get(name, late) for name in questions}
 

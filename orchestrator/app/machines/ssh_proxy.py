@@ -19,13 +19,13 @@ LINK_TIMEOUT = 30.0
 """Seconds to find where the machine listens, before OpenSSH gives up by itself."""
 
 
-def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> None:
+def lead(choice: Choice, machine: str, timeout: float, reporter: Reporter) -> None:
     """
     Connect standard input and output to *machine*: `w0`, `w1`, ... or `vm`.
 
-    Wait up to *seconds* for a machine that is being replaced. Its host keys are written to known_hosts before
-    its first bytes are passed on. At the first connection to it `tpuctl` in the login's home becomes a link to
-    its files. Raise the last error.
+    Wait up to *timeout* seconds for a machine that is being replaced. Its host keys are written to known_hosts
+    before its first bytes are passed on. At the first connection to it `tpuctl` in the login's home becomes a
+    link to its files. Raise the last error.
     """
     session = Session(choice, reporter, only_observes=True)
     find = _finder(session, machine)
@@ -37,7 +37,7 @@ def lead(choice: Choice, machine: str, seconds: float, reporter: Reporter) -> No
         return _line(session, find(), machine, reporter)
 
     line = when_reached(
-        session.clock, connect, seconds,
+        session.clock, connect, timeout,
         lambda error: not may_pass(error) or hung_up(sys.stdin.fileno()),
         lambda message: reporter.say(f"tpuctl: waiting for {session.spec.name}-{machine}: {message}"),
     )  # fmt: skip

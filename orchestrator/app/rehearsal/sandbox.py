@@ -199,13 +199,13 @@ class Sandbox:
         return Session(Choice(self.work / FILE_NAME, self._settings, "local"), Reporter())
 
     def wait_for_step(
-        self, watcher: "subprocess.Popen[bytes]", step: int, seconds: float, other_than: str = ""
+        self, watcher: "subprocess.Popen[bytes]", step: int, timeout: float, other_than: str = ""
     ) -> tuple[str, int]:
         """
         Wait until the job reaches *step* on a READY node; return that node's name and the job's step.
 
         The name is "" if the job was done before. Raise CommandFailedError if `watch` failed, TpuctlError
-        after *seconds*.
+        after *timeout* seconds.
         """
 
         def reached() -> tuple[str, int] | None:
@@ -215,7 +215,7 @@ class Sandbox:
             return (found, at) if found and found != other_than and at >= step else None
 
         # Real processes, so this wait is real time.
-        found = wait_until(reached, SystemClock(), seconds, 0.3, longest=0.3)
+        found = wait_until(reached, SystemClock(), timeout, 0.3, longest=0.3)
         if found is not None and found[0]:
             return found
         if watcher.poll() is not None:

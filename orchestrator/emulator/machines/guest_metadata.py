@@ -94,14 +94,14 @@ class MetadataClient:
         self._host = host
         self._port = port
 
-    async def call(self, method: str, path: str, body: bytes = b"", seconds: float = 10.0) -> Answer:
-        """Make one request. Raise OSError without a complete answer within *seconds*."""
+    async def call(self, method: str, path: str, body: bytes = b"", timeout: float = 10.0) -> Answer:
+        """Make one request. Raise OSError without a complete answer within *timeout* seconds."""
         head = (
             f"{method} {ROOT}{path} HTTP/1.1\r\nHost: metadata.google.internal\r\n"
             f"Metadata-Flavor: Google\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         try:
-            return await asyncio.wait_for(self._exchange(head.encode() + body), seconds)
+            return await asyncio.wait_for(self._exchange(head.encode() + body), timeout)
         except (asyncio.TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
             raise OSError(f"no answer of the metadata server at {self._host}:{self._port}") from error
 
@@ -113,7 +113,7 @@ class MetadataClient:
     async def next_attributes(self, etag: str) -> tuple[dict[str, str], str]:
         """Wait for the instance attributes to differ from *etag*; return them with their new etag."""
         query = f"recursive=true&alt=json&wait_for_change=true&last_etag={etag}&timeout_sec=60"
-        answer = await self._patiently(f"instance/attributes/?{query}", seconds=90.0)
+        answer = await self._patiently(f"instance/attributes/?{query}", timeout=90.0)
         return _texts(answer), answer.etag
 
     async def publish(self, namespace: str, key: str, value: str) -> bool:
@@ -125,11 +125,11 @@ class MetadataClient:
             # The daemon may be starting; it sends nothing to a machine that it does not know yet.
             await asyncio.sleep(RETRY_SECONDS)
 
-    async def _patiently(self, path: str, seconds: float = 10.0) -> Answer:
+    async def _patiently(self, path: str, timeout: float = 10.0) -> Answer:
         """Repeat a request until it is answered, since the daemon may be slow or still starting."""
         while True:
             with suppress(OSError):
-                answer = await self.call("GET", path, seconds=seconds)
+                answer = await self.call("GET", path, timeout=timeout)
                 if answer.status < 500:
                     return answer
             # As above.

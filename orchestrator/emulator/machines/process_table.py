@@ -135,7 +135,7 @@ def members(entry: str, leaders: Iterable[int] = ()) -> set[int]:
 
 
 def kill_all(
-    find: Callable[[], set[int]], *, last: Callable[[], Iterable[int]] = tuple, seconds: float = 5.0
+    find: Callable[[], set[int]], *, last: Callable[[], Iterable[int]] = tuple, timeout: float = 5.0
 ) -> None:
     """
     SIGKILL what *find* returns until it returns nothing and everything it ever returned has ended.
@@ -143,9 +143,9 @@ def kill_all(
     The pids of *last* are killed after the others: the supervisor, a subreaper, keeps orphans below it until
     then. The others are killed oldest first, so that a machine's SSH server cannot report how a command of
     its ended. An ending process has no environment any more, so it is remembered. Raise LocalCloudError if
-    something survives *seconds*.
+    something survives *timeout* seconds.
     """
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + timeout
     started_at: dict[int, int] = {}
     while found := find() | {pid for pid, started in started_at.items() if alive(pid, started)}:
         # In rounds, because a process may fork during the search; its child is found in the next round.

@@ -48,11 +48,11 @@ class Slurm:
     def archive(self, script: bytes) -> str:
         """Install slurm.sh, upload Slurm's packages to the bucket, and return the name of their archive."""
         self._put(script, f"{FOLDER}/slurm.sh", 0o700)
-        return self._run("engine", seconds=FETCH_TIMEOUT).strip().splitlines()[-1]
+        return self._run("engine", timeout=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def database(self) -> str:
         """Upload the packages of Slurm's database to the bucket, and return the name of their archive."""
-        return self._run("database", seconds=FETCH_TIMEOUT).strip().splitlines()[-1]
+        return self._run("database", timeout=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def start(
         self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, team: Team
@@ -73,7 +73,7 @@ class Slurm:
         }  # fmt: skip
         text = "".join(f"{key}={bash_word(value)}\n" for key, value in settings.items())
         self._put(text.encode(), f"{FOLDER}/settings")
-        self._run("head", seconds=FETCH_TIMEOUT)
+        self._run("head", timeout=FETCH_TIMEOUT)
 
     def submit(
         self, submission: Submission, numbers: Sequence[int], zones: Sequence[str], *,
@@ -161,9 +161,9 @@ class Slurm:
         """Move tasks that have lost a machine to the front of the queue."""
         self._run("call", "tend")
 
-    def _run(self, *words: str | MachinePath, seconds: float = TIMEOUT) -> str:
+    def _run(self, *words: str | MachinePath, timeout: float = TIMEOUT) -> str:
         script = remote_script("call-slurm", *words)
-        (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, seconds))
+        (done,) = self._reached(lambda host: self.remote.run_elevated([host], script, timeout))
         if done.exit_code:
             said = done.stderr.strip()[-600:] or "it gave no reason"
             raise RemoteError(f"{self.host.name}: Slurm ({words[0]}): {said}", hint="run: tpuctl fleet up")

@@ -173,11 +173,11 @@ class OutboxThread:
         self._inbox.put(notifications)
         self._wake.set()
 
-    def end(self, seconds: float) -> tuple[Notification, ...]:
-        """Wait up to *seconds* for the last sends; return what is left for the next loop to send."""
+    def end(self, timeout: float) -> tuple[Notification, ...]:
+        """Wait up to *timeout* seconds for the last sends; return what is left for the next loop to send."""
         self._over.set()
         self._wake.set()
-        self._thread.join(seconds)
+        self._thread.join(timeout)
         return self._outbox.unsent
 
     def _run(self) -> None:

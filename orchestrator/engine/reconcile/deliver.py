@@ -52,8 +52,8 @@ def deliver(
     # Mode 0600: job.env may hold secrets of the user.
     cloud.remote.put(hosts, env.encode(), "job.env.local", 0o600)
     script = begin_script(restart=on_vm or change.verb is Verb.UPDATE)
-    seconds = START_TIMEOUT + stop_seconds(blueprint.spec)
-    for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, seconds), strict=True):
+    timeout = START_TIMEOUT + stop_seconds(blueprint.spec)
+    for host, done in zip(hosts, cloud.remote.run_elevated(hosts, script, timeout), strict=True):
         if done.exit_code != 0:
             message = done.stderr.strip() or f"status {done.exit_code}"
             raise RemoteError(

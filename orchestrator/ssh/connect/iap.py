@@ -67,10 +67,10 @@ class IapPipe:
         self._ended = self._ended or not data
         return data
 
-    def settimeout(self, seconds: float | None) -> None:
+    def settimeout(self, timeout: float | None) -> None:
         """Set the timeout of `send` and `recv` in seconds."""
-        self._inward.settimeout(seconds)
-        self._outward.settimeout(seconds)
+        self._inward.settimeout(timeout)
+        self._outward.settimeout(timeout)
 
     def shutdown(self, how: int) -> None:
         """Shut down *how* (socket.SHUT_*) on both pipes."""
