@@ -129,12 +129,12 @@ def test_each_type_of_a_field_has_its_model():
 def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write():
     """Machines of an earlier release are still at work, and those of this one write the same keys."""
     numbers = {key: number for number, key in enumerate(STORED_KEYS.values(), start=1)}
-    written = {**numbers, "save_cost_from": "measured"}
+    written = {**numbers, "save_cost_from": "measured", "unclaimed_complete": True}
     beat = parse_heartbeat(stored({**WHOLE, **written}))
     assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
     assert written.keys() == {
         "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
-        "programs_back", "programs_compiled",
+        "programs_back", "programs_compiled", "unclaimed_bytes", "unclaimed_complete", "unclaimed_files",
     }  # fmt: skip
 
 
