@@ -1,5 +1,5 @@
 """
-The world that every policy meets: what a request for a machine brings, and when the machine dies.
+The market that every policy meets: what a request for a machine brings, and when the machine dies.
 
 A request in a zone that is up is ready after `create` seconds, unless the zone goes down first. In a zone
 that is down it fails after `refuse` seconds. A machine dies when its zone goes down. All times are seconds

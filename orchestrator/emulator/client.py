@@ -16,9 +16,9 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Response, Router, split_target
 from orchestrator.emulator.http.storage_access import Callers, MachineOf, nobody
 from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.values.machine import NoHosts
-from orchestrator.emulator.state.world import LocalCloud
 
 BASE = "http://cloud.invalid"
 

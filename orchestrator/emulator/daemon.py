@@ -50,10 +50,10 @@ from orchestrator.emulator.machines.socket_owner import (
 from orchestrator.emulator.machines_with_metadata import MachinesWithMetadata
 from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options
 from orchestrator.emulator.state.api_errors import ApiError
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.blobs import FolderBlobs
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
 from orchestrator.private_folders import private_file
 

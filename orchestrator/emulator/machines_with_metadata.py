@@ -7,8 +7,8 @@ from typing import Any
 from orchestrator.emulator.http.metadata_server import MetadataServer
 from orchestrator.emulator.http.metadata_tree import MachineView
 from orchestrator.emulator.machines.machine_hosts import MachineHosts
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import Machine
-from orchestrator.emulator.state.world import LocalCloud
 
 
 class MachinesWithMetadata:

@@ -18,8 +18,8 @@ from requests.adapters import BaseAdapter
 from orchestrator.clock import VirtualClock
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.errors import TpuctlError
 from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings

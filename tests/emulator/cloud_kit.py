@@ -10,8 +10,8 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import NoHosts
-from orchestrator.emulator.state.world import LocalCloud
 
 ZONE = "europe-west4-b"
 PROJECT = "local-project"

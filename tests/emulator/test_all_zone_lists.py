@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.errors import LocalCloudError
 from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, a_lab, node_body
 

@@ -11,8 +11,8 @@ from orchestrator.clock import VirtualClock
 from orchestrator.emulator.machines_with_metadata import MachinesWithMetadata
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.identifiers import fingerprint
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import NoHosts
-from orchestrator.emulator.state.world import LocalCloud
 from tests.emulator.cloud_kit import ZONE, node_body, vm_body
 from tests.emulator.hosts_lab import free_address, free_port
 from tests.kit.waiting import until

@@ -13,9 +13,9 @@ from orchestrator.domain.ports import NewBucket, NewNode, NewVm
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.values.machine import Machine
-from orchestrator.emulator.state.world import LocalCloud
 from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes

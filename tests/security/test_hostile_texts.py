@@ -269,7 +269,7 @@ FORBIDDEN_CALLS = {
 MAY_UNPICKLE = {
     name: {"pickle.Unpickler"}
     for name in (
-        "emulator/state/world.py",
+        "emulator/state/local_cloud.py",
         "contract/formats/reading/pickled.py",
     )
 }

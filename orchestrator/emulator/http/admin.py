@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.http.router import Request, Response, Router
-from orchestrator.emulator.state.world import LocalCloud
+from orchestrator.emulator.state.local_cloud import LocalCloud
 
 
 def admin_routes(

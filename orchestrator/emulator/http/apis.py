@@ -6,8 +6,8 @@ from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage_access import Accounts, nobody
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.tpu import tpu_routes
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.world import LocalCloud
 
 
 def served(cloud: LocalCloud, storage: Storage, accounts: Accounts = nobody) -> Router:

@@ -13,10 +13,10 @@ from orchestrator.emulator.http.router import Response, Router
 from orchestrator.emulator.state import api_errors, body_shapes, constraints
 from orchestrator.emulator.state.api_errors import compute_case
 from orchestrator.emulator.state.body_shapes import Shape, check_shape
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.vm import vm_rules
-from orchestrator.emulator.state.world import LocalCloud
 
 _P = "/compute/v1/projects/{project}"
 _Z, _R, _G = _P + "/zones/{zone}", _P + "/regions/{region}", _P + "/global"

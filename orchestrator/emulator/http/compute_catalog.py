@@ -10,10 +10,10 @@ from orchestrator.emulator.http.paging import Shown, aggregated, listed, out_of_
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state import api_errors, tables
 from orchestrator.emulator.state.identifiers import compute_timestamp
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.network import Vpc
 from orchestrator.emulator.state.tables import VmType
 from orchestrator.emulator.state.vm import vm_rules
-from orchestrator.emulator.state.world import LocalCloud
 
 DISK_TYPES = ("pd-balanced", "pd-ssd", "pd-standard")
 _NETWORK_ID, _NETWORK_STEP = 1000000000, 100_000

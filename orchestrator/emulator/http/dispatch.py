@@ -10,8 +10,8 @@ from orchestrator.emulator.state.api_errors import ApiError, compute_case, tpu_c
 from orchestrator.emulator.state.body_shapes import Shape, check_shape, with_lists
 from orchestrator.emulator.state.call_gate import admitted, admitted_storage
 from orchestrator.emulator.state.kernel import CallTarget
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values import methods
-from orchestrator.emulator.state.world import LocalCloud
 
 _RPC = ("/v1/", "/v2/", "/v2alpha1/")  # APIs whose errors are google.rpc.Status
 _SITE = b"https://www.googleapis.com/compute/v1/"

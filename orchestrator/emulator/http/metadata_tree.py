@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import Machine
-from orchestrator.emulator.state.world import LocalCloud
 
 PREFIX = "/computeMetadata/v1"
 FLAVOR = {"metadata-flavor": "Google", "server": "Metadata Server for VM"}

@@ -10,8 +10,8 @@ from typing import Any
 from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.api_errors import ApiError
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.tpu.node_rules import quota_limit
-from orchestrator.emulator.state.world import LocalCloud
 
 API, PERMISSION = "cloudquotas.googleapis.com", "cloudquotas.quotas.get"
 UNLIMITED = -1

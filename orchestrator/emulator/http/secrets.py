@@ -16,10 +16,10 @@ from orchestrator.emulator.http.router import Handler, Request, Response, Router
 from orchestrator.emulator.state.api_errors import ApiError, cases
 from orchestrator.emulator.state.body_shapes import TEXTS, Shape
 from orchestrator.emulator.state.call_gate import admitted_storage
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.secrets import DESTROYED, DISABLED, ENABLED, Secret, Secrets, Version
 from orchestrator.emulator.state.storage.stored import rfc3339
 from orchestrator.emulator.state.values import methods
-from orchestrator.emulator.state.world import LocalCloud
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 PAGE = 25000

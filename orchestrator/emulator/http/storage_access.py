@@ -5,11 +5,11 @@ from collections.abc import Callable
 from orchestrator.emulator.http.metadata_tree import TOKEN_START, token_of
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.state.api_errors import cases
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.bucket_policy import check_access
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.service import Storage
 from orchestrator.emulator.state.values.machine import Machine
-from orchestrator.emulator.state.world import LocalCloud
 
 CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 SECRETS = "/v1/"

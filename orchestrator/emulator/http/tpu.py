@@ -12,10 +12,10 @@ from orchestrator.emulator.http.router import Request, Response, Router
 from orchestrator.emulator.http.tpu_shapes import node_json, operation_json, queued_json
 from orchestrator.emulator.state import body_shapes, constraints, tables
 from orchestrator.emulator.state.api_errors import ApiError
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.tpu import node_rules, reservations
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.values.queued import QueuedResource
-from orchestrator.emulator.state.world import LocalCloud
 
 VERSIONS = ("/v2", "/v2alpha1")
 _LARGEST_PAGE = 500

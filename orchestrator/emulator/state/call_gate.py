@@ -6,9 +6,9 @@ from typing import TypeVar
 
 from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.kernel import CallTarget
+from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values import methods
 from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
-from orchestrator.emulator.state.world import LocalCloud
 
 T = TypeVar("T")
 
