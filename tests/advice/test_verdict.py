@@ -38,9 +38,9 @@ WHOLE = observed_run([beat(1, 100, loss=2.5)], faults=())
 GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
 
 
-def verdict(beats, faults=(KILLED,), unbroken=WHOLE, missed=0, **more):
+def verdict(beats, faults=(KILLED,), undisturbed=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
-    return judge(observed_run(beats, faults, **more), unbroken, missed)
+    return judge(observed_run(beats, faults, **more), undisturbed, missed)
 
 
 def quiet(*beats):
@@ -100,7 +100,7 @@ def test_a_machine_that_made_no_step_is_no_recovery():
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
     """Many jobs do not promise the same loss; the user decides, and the verdict says where it comes from."""
     other = replace(WHOLE, beats=(beat(1, 100, loss=2.6),))
-    found = verdict(GOOD, unbroken=other)
+    found = verdict(GOOD, undisturbed=other)
     assert found.survives
     assert found.same_loss is False
     (text,) = found.advice
@@ -110,7 +110,7 @@ def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
 def test_the_last_step_of_equal_loss_is_named():
     """Equal before the resume and different after it points at what the checkpoint lacks."""
     whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))})
-    found = verdict(GOOD, unbroken=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
+    found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
     assert found.causes == (Cause.DIFFERENT,)
     assert "the same up to step 50" in found.advice[0]
 
@@ -118,13 +118,13 @@ def test_the_last_step_of_equal_loss_is_named():
 def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
     """Then resuming is not to blame."""
     whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
-    found = verdict(GOOD, unbroken=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
+    found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
     assert found.causes == (Cause.UNSTEADY,)
 
 
-def test_without_an_unbroken_run_nothing_is_said_about_loss_and_bytes():
+def test_without_an_undisturbed_run_nothing_is_said_about_loss_and_bytes():
     """No comparison, no claim."""
-    found = verdict(GOOD, unbroken=None)
+    found = verdict(GOOD, undisturbed=None)
     assert (found.same_loss, found.same_bytes, found.lost_s) == (None, None, None)
     assert any("weaker: nothing to compare; it came back 1 of 1 times" in t for t in verdict_lines(found))
 
@@ -132,9 +132,9 @@ def test_without_an_unbroken_run_nothing_is_said_about_loss_and_bytes():
 def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
     """Its last save says so: a short job may report nothing between restore and end."""
     after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
-    assert verdict([beat(1, 60), after], unbroken=None).survives
+    assert verdict([beat(1, 60), after], undisturbed=None).survives
     idle = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=50)
-    assert not verdict([beat(1, 60), idle], unbroken=None, saves=(Save(50, 1),)).survives
+    assert not verdict([beat(1, 60), idle], undisturbed=None, saves=(Save(50, 1),)).survives
 
 
 def test_faults_that_were_not_injected_prove_nothing():
@@ -235,7 +235,7 @@ def test_saves_that_are_observed_late_do_not_blame_the_counter():
     written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
     found = verdict(
-        beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), unbroken=None, written=written
+        beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), undisturbed=None, written=written
     )
     assert found.recoveries[0].defect is ResumeDefect.IGNORED
 
@@ -255,10 +255,10 @@ def test_equal_bytes_are_as_strong_as_an_equal_loss():
     """A job without a loss is compared by its last checkpoint."""
     prints = {100: {"w0/w.npz": FilePrint("a" * 64)}}
     whole = replace(WHOLE, beats=tuple(quiet(beat(1, 100))), prints=prints)
-    found = verdict(quiet(*GOOD), unbroken=whole, prints=prints)
+    found = verdict(quiet(*GOOD), undisturbed=whole, prints=prints)
     assert found.same_bytes
     assert not any("weaker" in line for line in verdict_lines(found))
-    other = verdict(quiet(*GOOD), unbroken=whole, prints={100: {"w0/w.npz": FilePrint("b" * 64)}})
+    other = verdict(quiet(*GOOD), undisturbed=whole, prints={100: {"w0/w.npz": FilePrint("b" * 64)}})
     assert other.survives
     assert other.same_bytes is False
     assert other.causes == (Cause.DIFFERENT,)

@@ -106,7 +106,7 @@ def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):
     stage.write()
     found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
     assert found["verdict"] == "fail"
-    assert (found["failure"]["run"], found["failure"]["exit_code"]) == ("unbroken", 1)
+    assert (found["failure"]["run"], found["failure"]["exit_code"]) == ("undisturbed", 1)
     assert "FileNotFoundError" in found["failure"]["log"][-1]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     try:
@@ -123,7 +123,7 @@ def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(stage):
     (stage.work / "train.py").write_text(lines)
     stage.write(checkpoint={"format": "marker"})
     found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
-    assert (found["failure"]["run"], found["failure"]["outcome"]) == ("unbroken", "uncommitted")
+    assert (found["failure"]["run"], found["failure"]["outcome"]) == ("undisturbed", "uncommitted")
     assert "latest.npz" in found["failure"]["message"]
     assert found["causes"] == ["uncommitted"]
     stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]

@@ -31,5 +31,8 @@ RETIRED = {
     "SavedState": "SaveState",
     "Checkpoint": "CompleteCheckpoint",
     "Held": "ObservedSave",
+    "unbroken": "undisturbed (a run of a rehearsal without faults)",
+    "unbroken_loss": "undisturbed_loss",
+    "UNBROKEN": "UNDISTURBED",
 }
 """Of classes, functions, arguments and fields."""

@@ -64,7 +64,7 @@ class RecoveryVerdict:
 
 
 def recovery_of(
-    fault: InjectedFault, run: ObservedRun, unbroken: ObservedRun | None = None
+    fault: InjectedFault, run: ObservedRun, undisturbed: ObservedRun | None = None
 ) -> RecoveryVerdict:
     """Return how the next incarnation that trained has resumed, compared with what had been saved."""
     chain = run.chain
@@ -95,7 +95,7 @@ def recovery_of(
     lower = list(dict.fromkeys(s.step for s in run.written if s.incarnation == after.incarnation))
     lower = sorted(step for step in lower if step < restored)
     if start < restored or lower:
-        resumed, defect = False, _went_back(run, unbroken, after, lower)
+        resumed, defect = False, _went_back(run, undisturbed, after, lower)
         evidence = f"its next saves are {_few(lower)}" if lower else f"it went on from step {start}"
         message = f"step {restored} was restored, but {evidence}"
         start = min(start, min(lower, default=start))
@@ -167,7 +167,7 @@ def _trained(beat: Heartbeat) -> bool:
 
 
 def _went_back(
-    run: ObservedRun, unbroken: ObservedRun | None, after: Heartbeat, lower: list[int]
+    run: ObservedRun, undisturbed: ObservedRun | None, after: Heartbeat, lower: list[int]
 ) -> ResumeDefect:
     """
     Tell a job that does not read its checkpoint from one that reads it and restarts its step count at 0.
@@ -191,7 +191,7 @@ def _went_back(
     if lower and made and min(lower) > min(made):
         return ResumeDefect.COUNTS_AGAIN
     ended = max((s.step for s in run.written if s.incarnation == after.incarnation), default=None)
-    whole = max((s.step for s in unbroken.written), default=None) if unbroken else None
+    whole = max((s.step for s in undisturbed.written), default=None) if undisturbed else None
     ran_out = run.done and after.incarnation == max(run.chain)
     if ran_out and ended is not None and whole is not None:
         return ResumeDefect.COUNTS_AGAIN if ended < whole else ResumeDefect.IGNORED

@@ -41,8 +41,8 @@ class RehearsalResult(Enum):
 class RehearsedRun(Enum):
     """The two runs of a rehearsal."""
 
-    UNBROKEN = "unbroken"
-    BROKEN = "broken"
+    UNDISTURBED = "undisturbed"
+    DISTURBED = "disturbed"
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RehearsalVerdict:
     recoveries: tuple[RecoveryVerdict, ...]
     same_loss: bool | None
     loss: float | None
-    unbroken_loss: float | None
+    undisturbed_loss: float | None
     torn: int
     lost_s: float | None
     causes: tuple[Cause, ...]
@@ -138,7 +138,7 @@ class RehearsalVerdict:
             "recoveries": [c.as_dict() for c in self.recoveries],
             "same_loss": self.same_loss,
             "loss": self.loss,
-            "unbroken_loss": self.unbroken_loss,
+            "undisturbed_loss": self.undisturbed_loss,
             "same_checkpoint": self.same_bytes,
             "checkpoint": compared,
             "torn": self.torn,
@@ -150,43 +150,52 @@ class RehearsalVerdict:
         }
 
 
-def judge(broken: ObservedRun, unbroken: ObservedRun | None, missed: int = 0) -> RehearsalVerdict:
-    """Return the verdict on a run with faults; *unbroken* is a run of the same job without faults."""
-    recoveries = settled([recovery_of(fault, broken, unbroken) for fault in broken.faults])
-    loss, whole = broken.loss, unbroken.loss if unbroken else None
+def judge(disturbed: ObservedRun, undisturbed: ObservedRun | None, missed: int = 0) -> RehearsalVerdict:
+    """Return the verdict on a run with faults; *undisturbed* is a run of the same job without faults."""
+    recoveries = settled([recovery_of(fault, disturbed, undisturbed) for fault in disturbed.faults])
+    loss, whole = disturbed.loss, undisturbed.loss if undisturbed else None
     same = None if loss is None or whole is None else isclose(loss, whole, rel_tol=SAME_LOSS)
-    known = unbroken is not None and unbroken.seconds is not None and broken.seconds is not None
-    divergence = _divergence(broken, unbroken) if unbroken and same is False else None
-    crash = None if broken.done else _crash(RehearsedRun.BROKEN, broken)
+    known = undisturbed is not None and undisturbed.seconds is not None and disturbed.seconds is not None
+    divergence = _divergence(disturbed, undisturbed) if undisturbed and same is False else None
+    crash = None if disturbed.done else _crash(RehearsedRun.DISTURBED, disturbed)
     # A run that did not reach its end has another last step, so its bytes would differ anyway.
-    compared = compare(broken.prints, unbroken.prints) if unbroken and broken.done else None
+    compared = compare(disturbed.prints, undisturbed.prints) if undisturbed and disturbed.done else None
     found = RehearsalVerdict(
-        done=broken.done,
+        done=disturbed.done,
         recoveries=recoveries,
         same_loss=same,
         loss=loss,
-        unbroken_loss=whole,
-        torn=broken.torn,
-        lost_s=_more(broken, unbroken) if known and broken.done else None,
+        undisturbed_loss=whole,
+        torn=disturbed.torn,
+        lost_s=_more(disturbed, undisturbed) if known and disturbed.done else None,
         causes=(),
         # After a crash it is unknown whether the fault would have come.
-        missed=missed if broken.done else 0,
-        silent=broken.silent,
-        compared=unbroken is not None,
+        missed=missed if disturbed.done else 0,
+        silent=disturbed.silent,
+        compared=undisturbed is not None,
         crash=crash,
         bytes=compared,
         divergence=divergence,
     )
-    return _with_advice(found, broken)
+    return _with_advice(found, disturbed)
 
 
-def judge_crash(unbroken: ObservedRun) -> RehearsalVerdict:
+def judge_crash(undisturbed: ObservedRun) -> RehearsalVerdict:
     """Return the verdict on a job that fails without any injected fault."""
-    crash = _crash(RehearsedRun.UNBROKEN, unbroken)
+    crash = _crash(RehearsedRun.UNDISTURBED, undisturbed)
     found = RehearsalVerdict(
-        False, (), None, unbroken.loss, None, unbroken.torn, None, (), silent=unbroken.silent, crash=crash
+        False,
+        (),
+        None,
+        undisturbed.loss,
+        None,
+        undisturbed.torn,
+        None,
+        (),
+        silent=undisturbed.silent,
+        crash=crash,
     )
-    return _with_advice(found, unbroken)
+    return _with_advice(found, undisturbed)
 
 
 def _with_advice(found: RehearsalVerdict, run: ObservedRun) -> RehearsalVerdict:
@@ -241,18 +250,18 @@ def _crash(which: RehearsedRun, run: ObservedRun) -> Crash:
     return Crash(which, run.outcome, failed.exit_code if failed else None, run.message, run.log)
 
 
-def _more(broken: ObservedRun, unbroken: ObservedRun | None) -> float:
-    return max(0.0, (broken.seconds or 0.0) - ((unbroken.seconds if unbroken else None) or 0.0))
+def _more(disturbed: ObservedRun, undisturbed: ObservedRun | None) -> float:
+    return max(0.0, (disturbed.seconds or 0.0) - ((undisturbed.seconds if undisturbed else None) or 0.0))
 
 
-def _divergence(broken: ObservedRun, unbroken: ObservedRun) -> Divergence | None:
+def _divergence(disturbed: ObservedRun, undisturbed: ObservedRun) -> Divergence | None:
     """Return the last step up to which both runs had equal losses; None if they have no common step."""
-    whole = dict(point for points in unbroken.losses.values() for point in points)
+    whole = dict(point for points in undisturbed.losses.values() for point in points)
     same: int | None = None
     last: dict[int, tuple[int, float]] = {}
-    for incarnation in sorted(broken.losses):
-        last.update({step: (incarnation, loss) for step, loss in broken.losses[incarnation]})
-    first = min(broken.losses, default=0)
+    for incarnation in sorted(disturbed.losses):
+        last.update({step: (incarnation, loss) for step, loss in disturbed.losses[incarnation]})
+    first = min(disturbed.losses, default=0)
     for step in sorted(set(whole) & set(last)):
         incarnation, loss = last[step]
         if not isclose(loss, whole[step], rel_tol=SAME_LOSS):

@@ -135,21 +135,21 @@ class _Run:
 
     def judged(self, *, compare: bool) -> RehearsalVerdict:
         """Return the verdict. A job that fails undisturbed is not run again."""
-        sandbox, unbroken = self._sandbox, None
+        sandbox, undisturbed = self._sandbox, None
         if compare:
             sandbox.scene("The job, undisturbed")
-            unbroken = self._run((), None)
+            undisturbed = self._run((), None)
             # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
-            if not unbroken.done:
-                return judge_crash(unbroken)
+            if not undisturbed.done:
+                return judge_crash(undisturbed)
             sandbox.run("down", "--yes", "--delete-data", *sandbox.flags)
         self.take(TWICE)
         count = len(self._faults)
         sandbox.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
-        broken = self._run(self._faults, unbroken)
-        return judge(broken, unbroken, missed=count - len(broken.faults))
+        disturbed = self._run(self._faults, undisturbed)
+        return judge(disturbed, undisturbed, missed=count - len(disturbed.faults))
 
-    def _run(self, faults: Sequence[Fault], unbroken: ObservedRun | None) -> ObservedRun:
+    def _run(self, faults: Sequence[Fault], undisturbed: ObservedRun | None) -> ObservedRun:
         """Bring the deployment up and watch it to its end under *faults*."""
         sandbox = self._sandbox
         code = sandbox.call("up", *sandbox.flags)
@@ -161,7 +161,7 @@ class _Run:
         injected: list[InjectedFault] = []
         try:
             for number, fault in enumerate(faults, start=1):
-                injected.append(injector.inject(fault, self._moment(number, unbroken)))
+                injected.append(injector.inject(fault, self._moment(number, undisturbed)))
             code = injector.until_over()
         except JobOverError:
             code = watcher.wait()
@@ -169,11 +169,11 @@ class _Run:
             sandbox.end(watcher)
         return self._ended(evidence, injected, code)
 
-    def _moment(self, number: int, unbroken: ObservedRun | None) -> Moment:
+    def _moment(self, number: int, undisturbed: ObservedRun | None) -> Moment:
         if number <= len(self._asked):
             return self._asked[number - 1]
         target = self._sandbox.session.spec.job.target_steps
-        return default_moment(number, len(self._faults), target, unbroken.totals if unbroken else None)
+        return default_moment(number, len(self._faults), target, undisturbed.totals if undisturbed else None)
 
     def _ended(self, evidence: RunEvidence, injected: Sequence[InjectedFault], code: int) -> ObservedRun:
         """Return the run; raise CommandFailedError when the deployment has not ended."""

@@ -235,7 +235,7 @@ class Sandbox:
 
     def clear(self) -> list[str]:
         """Remove the local cloud, its machines and the folder; report and return what is left."""
-        with undisturbed():
+        with signals_ignored():
             options = self.cloud / "options.json"
             marker = json.loads(options.read_text())["cloud_id"] if options.exists() else ""
             subprocess.run(
@@ -263,7 +263,7 @@ def interruptible() -> Iterator[None]:
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
+def signals_ignored() -> Iterator[None]:
     """Ignore the terminal's signals in the block and in the commands that it starts."""
     # Child processes inherit ignored signals, so the clean-up's commands run to their end, too.
     with handled((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIG_IGN):

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from orchestrator.advice.selftest.compare import Difference, Topic, differences
 from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.rehearsal.sandbox import interruptible, undisturbed
+from orchestrator.app.rehearsal.sandbox import interruptible, signals_ignored
 from orchestrator.app.selftest.stages import FOLDER, Run, RunCommand, WantedProofs, take_down
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
@@ -122,7 +122,7 @@ def carry_out(prepared: Prepared, reporter: Reporter) -> SelfTested:
             reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
         finally:
             # A second Ctrl-C here would leave machines that are billed.
-            with undisturbed():
+            with signals_ignored():
                 leftovers = run.end()
     differ = None if recorded is None else differences(recorded, run.recording)
     return SelfTested(run, leftovers, interrupted, differ)

@@ -82,7 +82,7 @@ def retained_lines(cloud: Path, work: Path, settings: Sequence[str] = ()) -> lis
 
 def _headline(verdict: RehearsalVerdict) -> str:
     back, count = sum(c.resumed for c in verdict.recoveries), len(verdict.recoveries)
-    if verdict.crash is not None and verdict.crash.run is RehearsedRun.UNBROKEN:
+    if verdict.crash is not None and verdict.crash.run is RehearsedRun.UNDISTURBED:
         return f"the job fails with no fault injected: {_ending(verdict.crash)}"
     if verdict.crash is not None:
         return f"the job did not reach its end: {_ending(verdict.crash)}"
@@ -123,10 +123,10 @@ def _loss(verdict: RehearsalVerdict) -> str:
         return "not known: the job reported none"
     if not verdict.compared:
         return f"{verdict.loss:.6g}, not compared"
-    if verdict.unbroken_loss is None:
+    if verdict.undisturbed_loss is None:
         return f"{verdict.loss:.6g}, not known of the undisturbed run"
     word = "the same as" if verdict.same_loss else "DIFFERENT from"
-    return f"{verdict.loss:.6g}, {word} the undisturbed run's {verdict.unbroken_loss:.6g}"
+    return f"{verdict.loss:.6g}, {word} the undisturbed run's {verdict.undisturbed_loss:.6g}"
 
 
 def _bytes(verdict: RehearsalVerdict) -> str:
