@@ -8,7 +8,8 @@ from orchestrator import __version__
 from orchestrator.domain.text.amounts import progress_percent, saved_text, span_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUse, NodeUseSpan
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
+from orchestrator.pricing.cost_breakdown import Use
 from orchestrator.report import charts
 from orchestrator.report.page import asset, environment, style_hash, usd_range_shown, usd_shown
 from orchestrator.report.results_table import ResultsTable
@@ -22,7 +23,7 @@ PITCHES = ((12, 22), (40, 15), (10_000, 9))
 WORDS_APART = 15
 """Least pixels between the names of two rows."""
 _KINDS = {
-    NodeUse.BOOT: "starting", NodeUse.IDLE: "idle", NodeUse.LOST: "lost", NodeUse.UNKNOWN: "unknown",
+    Use.STARTING: "starting", Use.IDLE: "idle", Use.LOST: "lost", Use.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
     state = "done" if tasks and not open_ else "at work" if usage.at_work else "idle"
     uses = {
         use: sum(p.until - p.since for lane in usage.lanes for p in lane.use_spans if p.use is use)
-        for use in NodeUse
+        for use in Use
     }
     whole = sum(uses.values())
     least = "at least " if usage.incomplete else ""
@@ -82,8 +83,8 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
     restarts = sum(job.restarts(task) for job in usage.jobs for task in job.starts)
     tiles = [
         ("nodes now", f"{live}", f"of {len(usage.lanes)} that the fleet had"),
-        ("working", f"{uses[NodeUse.WORK] / whole:.1%}" if whole else "-", "of the time of all nodes"),
-        ("lost", f"{uses[NodeUse.LOST] / whole:.1%}" if whole else "-", "work redone, machines gone"),
+        ("training", f"{uses[Use.TRAINING] / whole:.1%}" if whole else "-", "of the time of all nodes"),
+        ("lost", f"{uses[Use.LOST] / whole:.1%}" if whole else "-", "work redone, machines gone"),
         ("restarts", f"{restarts:,}", "of tasks"),
         ("time left", _remaining_text(usage, counts) if open_ else "-", ""),
     ]  # fmt: skip
@@ -152,7 +153,7 @@ def _add(bars: list[dict[str, Any]], part: NodeUseSpan, kinds: Mapping[str, str]
     x, end = position(part.since), position(part.until)
     kind = _KINDS.get(part.use) or kinds[part.job]
     text = f"{part.job}/{part.task}" if part.job else part.use.value
-    text = f"lost work of {text}" if part.job and part.use is NodeUse.LOST else text
+    text = f"lost work of {text}" if part.job and part.use is Use.LOST else text
     last = bars[-1] if bars else None
     if (
         last

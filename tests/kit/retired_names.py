@@ -1,6 +1,10 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "NodeUse": "Use",
+    "unbroken": "undisturbed (a run of a rehearsal without faults)",
+    "unbroken_loss": "undisturbed_loss",
+    "UNBROKEN": "UNDISTURBED",
     "Failure": "GoogleRefusal; a failure is what comes of a fault",
     "Taken": "LimitedBuffer, Measurement",
     "Parcel": "Download",
@@ -31,8 +35,5 @@ RETIRED = {
     "SavedState": "SaveState",
     "Checkpoint": "CompleteCheckpoint",
     "Held": "ObservedSave",
-    "unbroken": "undisturbed (a run of a rehearsal without faults)",
-    "unbroken_loss": "undisturbed_loss",
-    "UNBROKEN": "UNDISTURBED",
 }
 """Of classes, functions, arguments and fields."""

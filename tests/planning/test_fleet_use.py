@@ -21,12 +21,11 @@ from orchestrator.planning.fleet.fleet_cost import (
     steps_redone,
 )
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeFacts, NodeUse, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
+from orchestrator.pricing.cost_breakdown import Use
 
 T = 1_000_000.0
-WORK, BOOT, IDLE, LOST, UNKNOWN = (
-    NodeUse.WORK, NodeUse.BOOT, NodeUse.IDLE, NodeUse.LOST, NodeUse.UNKNOWN,
-)  # fmt: skip
+TRAINING, STARTING, IDLE, LOST, UNKNOWN = Use.TRAINING, Use.STARTING, Use.IDLE, Use.LOST, Use.UNKNOWN
 
 
 def beat(at, phase=Phase.RUN, **more):
@@ -65,9 +64,9 @@ def test_a_node_boots_waits_works_and_waits():
     job = a_job([(0, "n-1", 100, beat(190))], [(0, "done", 200)])
     (lane,) = lanes([a_node((0, None), ready=60)], [job], T + 300)
     assert reported(lane) == [
-        (BOOT, 0, 60, -1),
+        (STARTING, 0, 60, -1),
         (IDLE, 60, 100, -1),
-        (WORK, 100, 200, 0),
+        (TRAINING, 100, 200, 0),
         (IDLE, 200, 300, -1),
     ]
     assert lane.is_up
@@ -79,12 +78,12 @@ def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_
     job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))])
     one, two = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
     assert reported(one) == [
-        (BOOT, 0, 100, -1),
-        (WORK, 100, 150, 0),
+        (STARTING, 0, 100, -1),
+        (TRAINING, 100, 150, 0),
         (LOST, 150, 180, 0),
         (LOST, 180, 200, -1),
     ]
-    assert reported(two)[-1] == (WORK, 210, 300, 0)
+    assert reported(two)[-1] == (TRAINING, 210, 300, 0)
     assert running([one, two], T + 300) == {("sweep", 0)}
 
 
@@ -96,7 +95,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
         submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
     )
     found = lanes([a_node((0, None), ready=60), a_node((0, None), name="n-2", ready=60)], [job], T + 300)
-    assert [reported(lane)[2] for lane in found] == [(WORK, 100, 200, 0)] * 2
+    assert [reported(lane)[2] for lane in found] == [(TRAINING, 100, 200, 0)] * 2
     costs = fleet_cost(found, Amount())
     assert (costs.jobs["wide"].seconds, costs.tasks["wide", 0].usd) == (200, pytest.approx(0.2))
     assert by_user([job, a_job([])], costs) == {"alice": costs.jobs["wide"], "shared": Amount()}
@@ -128,7 +127,7 @@ def test_a_machine_that_saved_its_last_step_lost_nothing():
     """As at a preemption with a notice."""
     last = beat(180, Phase.STOPPED, step=18, committed_step=18)
     (lane,) = lanes([a_node((0, 180))], [a_job([(0, "n-1", 100, last)])], T + 300)
-    assert reported(lane) == [(BOOT, 0, 100, -1), (WORK, 100, 180, 0)]
+    assert reported(lane) == [(STARTING, 0, 100, -1), (TRAINING, 100, 180, 0)]
 
 
 def test_what_a_silent_task_does_is_not_known():
@@ -142,14 +141,14 @@ def test_of_a_machine_that_never_reported_and_is_gone_nothing_is_known():
     """One that exists is on its way."""
     gone, there = lanes([a_node((0, 50)), a_node((0, None), name="n-2")], [], T + 80)
     assert reported(gone) == [(UNKNOWN, 0, 50, -1)]
-    assert reported(there) == [(BOOT, 0, 80, -1)]
+    assert reported(there) == [(STARTING, 0, 80, -1)]
 
 
 def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
     """Each is a row all the same."""
     idle, none = lanes([a_node((0, None), ready=60), a_node(name="n-2")], [], T + 80)
     assert (reported(idle), reported(none), none.is_up) == (
-        [(BOOT, 0, 60, -1), (IDLE, 60, 80, -1)],
+        [(STARTING, 0, 60, -1), (IDLE, 60, 80, -1)],
         [],
         False,
     )
@@ -167,7 +166,7 @@ def test_the_cost_adds_up_and_idle_time_has_a_row_of_its_own():
     assert costs.jobs["sweep"].seconds == pytest.approx(80 + 80)
     assert costs.jobs["sweep"].lost_usd == pytest.approx(30 * 3.6 / 3600)
     assert {name: one.seconds for name, one in costs.others.items()} == pytest.approx(
-        {"booting": 100 + 210, "idle": 10, "lost": 20, VM: 300}
+        {"starting": 100 + 210, "idle": 10, "lost": 20, VM: 300}
     )
     assert not costs.unpriced
 

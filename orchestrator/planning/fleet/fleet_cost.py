@@ -12,7 +12,8 @@ from itertools import pairwise
 from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.planning.fleet.tasks import TaskState
 from orchestrator.planning.fleet.team import SHARED
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUse, NodeUseSpan
+from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
+from orchestrator.pricing.cost_breakdown import Use
 
 
 @dataclass(frozen=True)
@@ -76,7 +77,7 @@ def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
                 tasks[part.job, part.task] = _more(tasks[part.job, part.task], part)
             else:
                 others[part.use.value] = _more(others[part.use.value], part)
-    order = [use.value for use in NodeUse if use.value in others]
+    order = [use.value for use in Use if use.value in others]
     return FleetCost(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
 
 
@@ -84,14 +85,14 @@ def _more(amount: Amount, part: NodeUseSpan) -> Amount:
     usd, full = part.usd or 0.0, part.on_demand_usd or 0.0
     return Amount(
         amount.seconds + part.until - part.since, amount.usd + usd, amount.on_demand_usd + full,
-        amount.lost_usd + (usd if part.use is NodeUse.LOST else 0.0), amount.upper_usd + (part.upper_usd or 0.0),
+        amount.lost_usd + (usd if part.use is Use.LOST else 0.0), amount.upper_usd + (part.upper_usd or 0.0),
     )  # fmt: skip
 
 
 def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
     """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
     ends = (lane.use_spans[-1] for lane in found if lane.is_up and lane.use_spans)
-    return frozenset((one.job, one.task) for one in ends if one.use is NodeUse.WORK and one.until >= now)
+    return frozenset((one.job, one.task) for one in ends if one.use is Use.TRAINING and one.until >= now)
 
 
 def state_of(job: JobHistory, task: int, at_work: frozenset[tuple[str, int]]) -> TaskState:

@@ -8,13 +8,13 @@ a task came. Time that none of them explains is reported as unknown.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from typing import TypeVar
 
 from orchestrator.contract.phase import AT_REST, Phase
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.tasks import Submission, TaskState
+from orchestrator.pricing.cost_breakdown import Use
 
 T = TypeVar("T")
 SILENT = 120.0
@@ -22,16 +22,6 @@ SILENT = 120.0
 FIRST_WORD = 600.0
 """Seconds until the first heartbeat of a task is due: code and a checkpoint are downloaded first."""
 OVER = frozenset({Phase.ENDED, *AT_REST})
-
-
-class NodeUse(Enum):
-    """What a node's time was used for; the value is the word for people."""
-
-    WORK = "working"
-    BOOT = "booting"
-    IDLE = "idle"
-    LOST = "lost"
-    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -106,7 +96,7 @@ class NodeUseSpan:
 
     since: float
     until: float
-    use: NodeUse
+    use: Use
     job: str = ""
     task: int = -1
     usd: float | None = 0.0
@@ -131,7 +121,7 @@ class _Run:
     start: Start
     saved: float
     reported: float
-    then: NodeUse = NodeUse.IDLE
+    then: Use = Use.IDLE
 
 
 def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) -> tuple[NodeLane, ...]:
@@ -179,7 +169,7 @@ def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now:
     if after is None and not (over or quiet or stopped):
         return _Run(name, start, now, now)
     # Silent but not reported lost: unknown.
-    then = NodeUse.LOST if over else NodeUse.IDLE if stopped else NodeUse.UNKNOWN
+    then = Use.LOST if over else Use.IDLE if stopped else Use.UNKNOWN
     lost = after is not None or over
     return _Run(name, start, _saved(start, reported) if lost else reported, reported, then)
 
@@ -196,29 +186,29 @@ def _saved(start: Start, reported: float) -> float:
 
 
 def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeUseSpan]:
-    """Yield the spans of one machine's lifetime: booting, its tasks, idle, lost."""
+    """Yield the spans of one machine's lifetime: starting, its tasks, idle, lost."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
         # An existing machine is being prepared; for a deleted one without any report it is unknown.
-        yield from _part(span.since, end, NodeUse.BOOT if span.until is None else NodeUse.UNKNOWN)
+        yield from _part(span.since, end, Use.STARTING if span.until is None else Use.UNKNOWN)
         return
     at = min(max(span.since, min(known)), end)
-    yield from _part(span.since, at, NodeUse.BOOT)
+    yield from _part(span.since, at, Use.STARTING)
     for run, following in _followed(runs):
         limit = min(end, following.start.at) if following else end
         since = min(max(at, run.start.at), limit)
         saved, reported = (min(max(since, one), limit) for one in (run.saved, run.reported))
-        yield from _part(at, since, NodeUse.IDLE)
-        yield from _part(since, saved, NodeUse.WORK, run.job, run.start.task)
-        yield from _part(saved, reported, NodeUse.LOST, run.job, run.start.task)
+        yield from _part(at, since, Use.IDLE)
+        yield from _part(since, saved, Use.TRAINING, run.job, run.start.task)
+        yield from _part(saved, reported, Use.LOST, run.job, run.start.task)
         at = reported
         # A machine on which another task started later was not lost during this one.
-        if following is None or run.then is NodeUse.UNKNOWN:
+        if following is None or run.then is Use.UNKNOWN:
             yield from _part(at, limit, run.then)
             at = limit
-    yield from _part(at, end, NodeUse.IDLE)
+    yield from _part(at, end, Use.IDLE)
 
 
-def _part(since: float, until: float, use: NodeUse, job: str = "", task: int = -1) -> Iterator[NodeUseSpan]:
+def _part(since: float, until: float, use: Use, job: str = "", task: int = -1) -> Iterator[NodeUseSpan]:
     if until > since:
         yield NodeUseSpan(since, until, use, job, task)
