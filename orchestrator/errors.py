@@ -19,7 +19,7 @@ The errors of tpuctl; those of the agent are in `contract/machine_errors.py`.
     ├── DamagedRecordError    TPU-610  the deployment's record has a wrong checksum
     ├── LeftoverError         TPU-600  something is left; it is listed
     ├── LeaseHeldError        TPU-601  another tpuctl acts on this deployment
-    ├── SpendStopError        TPU-700  the budget or the time to live is used up
+    ├── LimitReachedError     TPU-700  the budget or the time to live is used up
     ├── JobFailedError        TPU-800  the user's job failed too often without progress
     ├── UncommittedError        TPU-810  the job ended with status 0 but without a complete checkpoint
     └── LocalCloudError       TPU-900  the local cloud cannot start, or refuses our request
@@ -223,7 +223,7 @@ class LeaseHeldError(TpuctlError):
     asker = ""
 
 
-class SpendStopError(TpuctlError):
+class LimitReachedError(TpuctlError):
     """Report that the budget or the time to live is used up."""
 
     code = "TPU-700"

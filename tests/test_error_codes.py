@@ -22,7 +22,7 @@ EXITS = {
     "TpuctlError": 1, "UsageError": 2, "AuthError": 3, "CapacityError": 4, "QuotaError": 4,
     "TransientError": 1, "DiskError": 1, "NotFoundError": 1, "ConflictError": 1, "PreconditionError": 1,
     "DamagedRecordError": 1, "UnknownCloudError": 1, "RemoteError": 1,
-    "HostKeyError": 1, "NoGcloudError": 1, "LeftoverError": 5, "LeaseHeldError": 6, "SpendStopError": 7,
+    "HostKeyError": 1, "NoGcloudError": 1, "LeftoverError": 5, "LeaseHeldError": 6, "LimitReachedError": 7,
     "JobFailedError": 1, "UncommittedError": 5, "LocalCloudError": 1,
 }  # fmt: skip
 CLASSES = [c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, TpuctlError)]

@@ -138,8 +138,8 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     now = observe_now(session)
     # The next pass ends the deployment and would delete the machines that take the code.
     if now.plan.outcome is not None:
-        spent = now.plan.outcome is Outcome.LIMIT_REACHED
-        more = "raise watch.budget_usd or watch.ttl, then " if spent else ""
+        stopped = now.plan.outcome is Outcome.LIMIT_REACHED
+        more = "raise watch.budget_usd or watch.ttl, then " if stopped else ""
         raise _refused(f"{session.spec.name} has ended ({now.plan.message})", more)
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)

@@ -8,7 +8,7 @@ in its type.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from orchestrator.domain.bounds import Bounds
 from orchestrator.domain.text.units import Duration, Until
@@ -16,13 +16,13 @@ from orchestrator.domain.text.units import Duration, Until
 STRICT = {"extra": "forbid"}
 FLEET_COMMAND = "true"
 """Job of a fleet's own deployment, which has no TPU, so that it never runs."""
-EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "done", "failed"]
+EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "limit-reached", "done", "failed"]
 # Lower ports need root, and a notebook must not run as root.
 SidecarPort = Annotated[
     int,
     Bounds(1024, 65535, "is not a port that a sidecar may use", "use a port from 1024 to 65535"),
 ]
-EVENTS: tuple[EventName, ...] = ("up", "preempted", "resumed", "stalled", "budget", "done", "failed")
+EVENTS: tuple[EventName, ...] = get_args(EventName)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from orchestrator.errors import (
     CapacityError,
     ConflictError,
     JobFailedError,
+    LimitReachedError,
     QuotaError,
     Retry,
-    SpendStopError,
     TpuctlError,
     UncommittedError,
     UsageError,
@@ -48,7 +48,7 @@ def raise_outcome(result: Pass) -> None:
     """
     Raise the error for an unhappy outcome of the plan; return if the deployment is done or still running.
 
-    Raise UncommittedError, JobFailedError, UsageError (TPU-140) or SpendStopError.
+    Raise UncommittedError, JobFailedError, UsageError (TPU-140) or LimitReachedError.
     """
     outcome, message = result.plan.outcome, result.plan.message
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
@@ -76,7 +76,7 @@ def raise_outcome(result: Pass) -> None:
             code="TPU-140",
         )
     if outcome is Outcome.LIMIT_REACHED:
-        raise SpendStopError(
+        raise LimitReachedError(
             message,
             hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`",
             changed=machines_stopped,

@@ -6,6 +6,7 @@ ids, and the outbox knows which were sent: none is sent twice, none is lost.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -61,6 +62,12 @@ def due(
     )
 
 
+def current_id(stored: str) -> str:
+    """Return the id of today for a *stored* one: the ids of two ends had other words."""
+    found = _EARLIER_END.search(stored)
+    return f"{stored[: found.start()]}-{_EARLIER_WORDS[found[1]]}-{found[2]}" if found else stored
+
+
 def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notification:
     """Return the notification that *error* has stopped the loop; its id is the same for an hour and error code."""
     mark = f"{spec.name}-{record.started_at:.0f}-stopped-{error.code}-{now // 3600:.0f}"
@@ -68,6 +75,8 @@ def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notif
     return Notification(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
 
+_EARLIER_WORDS = {"spent": Outcome.LIMIT_REACHED.value, "unclaimed": Outcome.UNCOMMITTED.value}
+_EARLIER_END = re.compile(r"-(spent|unclaimed)-(\d+)$")
 _Found = tuple[str, str, str, dict[str, Any]]
 
 
@@ -122,12 +131,11 @@ def _end(outcome: Outcome | None, message: str, record: Record) -> Iterator[_Fou
         yield "done", f"done-{mark}", f"done: {message}", {}
     elif outcome is Outcome.UNCOMMITTED:
         text = f"not done: {message}; {FETCH} copies it"
-        # The older word: an outbox may hold this key as sent.
-        yield "failed", f"unclaimed-{mark}", text, {"outcome": outcome.value}
+        yield "failed", f"uncommitted-{mark}", text, {"outcome": outcome.value}
     elif outcome is Outcome.FAILED:
         yield "failed", f"failed-{mark}", f"failed: {message}", {}
     elif outcome is Outcome.LIMIT_REACHED:
-        yield "budget", f"spent-{mark}", f"stopped: {message}", {}
+        yield "limit-reached", f"limit-reached-{mark}", f"stopped: {message}", {}
 
 
 def _nth(number: int) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.text.units import Duration, Until
-from orchestrator.errors import SpendStopError
+from orchestrator.errors import LimitReachedError
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
@@ -132,7 +132,7 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
     lab.change(stockouts=NO_SPOT)
     controller = lab.controller(due(watch__budget_usd=5.0))
     controller.want()
-    with pytest.raises(SpendStopError):
+    with pytest.raises(LimitReachedError):
         to_the_end(controller)
     now = lab.clock.now()
     metered = sum(

@@ -11,8 +11,8 @@ from orchestrator.errors import (
     AuthError,
     ConflictError,
     JobFailedError,
+    LimitReachedError,
     Retry,
-    SpendStopError,
     TpuctlError,
 )
 from tests.engine.engine_lab import EngineLab, a_spec
@@ -103,7 +103,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
     """What the cloud would bill never passes the budget by more than a poll and the deletion (I6)."""
     lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(watch__budget_usd=2.0, watch__poll="60s"))
-    with pytest.raises(SpendStopError):
+    with pytest.raises(LimitReachedError):
         controller.run(passes=2000)
     lab.clock.advance(300)
     assert lab.nodes() == {}
@@ -111,7 +111,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
     billed = sum(line.usd or 0 for line in lab.cloud.bill())
     assert 1.9 <= billed <= 2.0 + hourly * (60 + 60 + 20) / 3600
     before = lab.mutations()
-    with pytest.raises(SpendStopError):
+    with pytest.raises(LimitReachedError):
         controller.run()
     assert lab.mutations() == before
 
@@ -119,7 +119,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
 def test_the_time_to_live_ends_a_deployment(lab):
     """A forgotten deployment ends by itself, and its VM carries the same limit for Google to enforce."""
     controller = lab.up(a_spec(watch__ttl="2h", watch__poll="5m"))
-    with pytest.raises(SpendStopError, match="time to live"):
+    with pytest.raises(LimitReachedError, match="time to live"):
         controller.run()
     lab.clock.advance(10)
     assert lab.nodes() == {}
@@ -150,7 +150,7 @@ def test_an_end_does_not_believe_one_list(lab, monkeypatch):
 
     monkeypatch.setattr(type(controller.cloud.nodes), "labelled", stale)
     lab.wait(600)
-    with pytest.raises(SpendStopError):
+    with pytest.raises(LimitReachedError):
         controller.run()
     assert lab.nodes() == {}
 

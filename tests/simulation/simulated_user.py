@@ -14,7 +14,7 @@ from orchestrator.errors import (
     JobFailedError,
     LeaseHeldError,
     LeftoverError,
-    SpendStopError,
+    LimitReachedError,
     TpuctlError,
     UncommittedError,
 )
@@ -170,7 +170,7 @@ class SimulatedUser:
             return
         again = process.command
         if (
-            isinstance(error, JobFailedError | SpendStopError | UncommittedError)
+            isinstance(error, JobFailedError | LimitReachedError | UncommittedError)
             or getattr(process, "end_read", "") == "done"
         ):
             self.ended = getattr(process, "end_read", "") or type(error).__name__

@@ -15,7 +15,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.ports import Store
 from orchestrator.engine.deployment import Deployment
 from orchestrator.errors import LeaseHeldError, PreconditionError, TpuctlError
-from orchestrator.planning.notifications import Notification, due, stopped
+from orchestrator.planning.notifications import Notification, current_id, due, stopped
 
 OUTBOX = ".tpuctl/outbox/"
 SENT = ".tpuctl/outbox-sent/"
@@ -104,7 +104,8 @@ class Outbox:
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 if held is not None and name.removeprefix(OUTBOX) not in sent:
                     self._keep(Notification.from_json(held.data))
-        self._known |= sent | {name.removeprefix(OUTBOX) for name in names}
+        # An end that an earlier tpuctl has stored is not sent again under its id of today.
+        self._known |= {current_id(one) for one in (*sent, *(name.removeprefix(OUTBOX) for name in names))}
         self._loaded = True
 
     def _write(self, notification: Notification) -> None:
