@@ -40,13 +40,13 @@ class Down:
 
     *leftovers* are our own resources that still exist; those in zones that neither file nor record names were
     not touched. *remaining_bucket* is the bucket whose data stays, "" if none. *commands* delete what is left.
-    *spent* is the total cost, None if unknown.
+    *ended_usd_hour* is no longer billed. *spent* is the total cost, None if unknown.
     """
 
     name: str
     leftovers: tuple[Leftover, ...]
     remaining_bucket: str
-    saved_usd_hour: float
+    ended_usd_hour: float
     spent: CostBreakdown | None
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
@@ -56,7 +56,7 @@ class Down:
         return {
             "leftovers": [asdict(item) for item in self.leftovers],
             "data_remains": bool(self.remaining_bucket),
-            "saved_usd_hour": self.saved_usd_hour,
+            "ended_usd_hour": self.ended_usd_hour,
             "usd": self.spent.usd if self.spent else None,
             "on_demand_usd": self.spent.on_demand_usd if self.spent else None,
             "saved_usd": self.spent.saved_usd if self.spent else None,
@@ -134,7 +134,7 @@ class _Found:
     data_goes: bool
     adopted: tuple[Node | Vm, ...]
     outside_zones: tuple[Node | Vm, ...]
-    saved_usd_hour: float
+    ended_usd_hour: float
     spent: CostBreakdown | None
 
 
@@ -156,10 +156,10 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    saved, spent = _end_of_costs(session, deletion.approved), _spent(session)
+    ended_usd_hour, spent = _end_of_costs(session, deletion.approved), _spent(session)
     if spent is None and has_machines:
         session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
-    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, saved, spent)
+    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, spent)
 
 
 def _result(
@@ -173,7 +173,7 @@ def _result(
     again = ["tpuctl down"] if leftovers else []
     return Down(
         session.spec.name, (*leftovers, *not_touched), stays if found.has_data and not found.data_goes else "",
-        found.saved_usd_hour, found.spent,
+        found.ended_usd_hour, found.spent,
         (*again, *(deletion_command(one, session.project) for one in found.outside_zones)), idle_cloud_stopped,
     )  # fmt: skip
 
@@ -322,15 +322,15 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
         record = session.records.current
         spans = tuple(span for span in record.spans if span.name not in adopted)
         disks = tuple(span for span in record.disks if span.name not in adopted)
-        saved, most = rates_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
+        least, most = rates_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
     except UNFORESEEN as error:
         session.reporter.say(
             f"  what it costs is not known ({type(error).__name__}); it is deleted all the same"
         )
         return 0.0
-    if saved:
-        session.reporter.say(f"  this ends about {usd_range_text(saved, most)} an hour (an estimate)")
-    return round(saved, 4)
+    if least:
+        session.reporter.say(f"  this ends about {usd_range_text(least, most)} an hour (an estimate)")
+    return round(least, 4)
 
 
 def _spent(session: Session) -> CostBreakdown | None:

@@ -45,7 +45,7 @@ def test_down_says_what_ends_an_hour(user):
     price = user.run("plan", "--json").document["price"]
     hour, most = price["billed_usd_hour"], sum(line["upper_usd"] for line in price["lines"])
     said = user.run("down", "--yes", "--json")
-    assert said.document["saved_usd_hour"] == pytest.approx(hour, abs=0.0001)
+    assert said.document["ended_usd_hour"] == pytest.approx(hour, abs=0.0001)
     assert f"this ends about {hour:.2f} to {most:.2f} USD an hour" in said.err
     again = user.down()
     assert "this ends" not in again.err

@@ -25,6 +25,7 @@ RETIRED = {
     "DeviceHolder": "DeviceUser; a holder has the lease",
     "cost_usd": "usd",
     "cost_upper_usd": "upper_usd",
+    "saved_usd_hour": "ended_usd_hour; saved_usd is spot against on demand",
     "SpendStopError": "LimitReachedError",
     "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",
     "END_SPENT": "END_LIMIT_REACHED",

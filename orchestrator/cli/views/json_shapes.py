@@ -276,7 +276,7 @@ KINDS: Mapping[str, Any] = {
     },
     "down": {
         "leftovers": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
-        "saved_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
+        "ended_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
         "least_saved_usd": maybe(float), "unpriced": [str],
     },
     "prices": {
