@@ -1,19 +1,27 @@
-"""Files of an earlier release say `unclaimed` where this one says uncommitted; they are read for ever."""
+"""Files of an earlier release say `unclaimed` or `spent` where this one has another word; they are read on."""
 
 import json
 from dataclasses import replace
 
+import pytest
+
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.fleet.job_store import end_marks
+from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.fleet.tasks import TaskState
+from orchestrator.planning.notifications import Notification, due
 from tests.google.adapter_kit import a_bucket, a_lab
+from tests.kit.records import record_of
+from tests.planning.planning_kit import make_spec
+from tests.planning.worlds import world
 
 
 def test_the_outcome_of_a_record_is_stored_by_its_earlier_word():
@@ -47,3 +55,19 @@ def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():
     assert end_marks(store, "sweep")[3].state is TaskState.UNCOMMITTED
     assert ends_agent("--- unclaimed: the job left with status 0 ---")
     assert ends_agent("--- uncommitted: the job left with status 0 ---")
+
+
+@pytest.mark.parametrize(
+    ("was", "outcome"), [("spent", Outcome.LIMIT_REACHED), ("unclaimed", Outcome.UNCOMMITTED)]
+)
+@pytest.mark.parametrize("folder", [OUTBOX, SENT])
+def test_an_end_that_was_notified_under_its_earlier_id_is_not_notified_again(was, outcome, folder):
+    """Its id had another word, which a deployment may have in its name."""
+    lab, named = a_lab(), make_spec(name=f"demo-{was}-1")
+    lab.buckets.create(a_bucket())
+    store, ended = lab.store(), record_of(started_at=100.0, incarnation=1)
+    stored = Notification(f"{named.name}-100-{was}-1", "budget", 5.0, named.name, "stopped: why")
+    store.write(folder + stored.id, stored.to_json())
+    outbox = Outbox(store, (), VirtualClock(), [].append)
+    outbox.add(due(named, world(heartbeats=Present(())), ended, outcome, "why", 0.0))
+    assert outbox.unsent == ((stored,) if folder == OUTBOX else ())

@@ -240,22 +240,7 @@ def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     spec = make_spec(watch__budget_usd=10.0)
     assert reported(FIRST, spent=7.99, spec=spec) == {}
     assert reported(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
-    ((event, end),) = reported(FIRST, outcome=Outcome.LIMIT_REACHED).items()
-    assert (event, end.id, end.text) == ("limit-reached", f"{SPEC.name}-100-limit-reached-1", "stopped: why")
-
-
-@pytest.mark.parametrize(
-    ("was", "outcome"), [("spent", Outcome.LIMIT_REACHED), ("unclaimed", Outcome.UNCOMMITTED)]
-)
-@pytest.mark.parametrize("folder", [OUTBOX, SENT])
-def test_an_end_that_was_stored_under_its_earlier_id_is_not_sent_again(was, outcome, folder):
-    """Its id had another word; a deployment may have that word in its name."""
-    shelf, named = Shelf(), replace(SPEC, name=f"{SPEC.name}-{was}-1")
-    stored = replace(notification(), id=f"{named.name}-100-{was}-1")
-    shelf.write(folder + stored.id, stored.to_json())
-    box = outbox(shelf, Ear())
-    box.add(due(named, world(heartbeats=Present(())), FIRST, outcome, "why", 0.0))
-    assert box.unsent == ((stored,) if folder == OUTBOX else ())
+    assert reported(FIRST, outcome=Outcome.LIMIT_REACHED)["limit-reached"].text == "stopped: why"
 
 
 def test_a_stall_is_notified_once_for_each_last_step():
