@@ -13,10 +13,10 @@ import time
 from collections.abc import Callable
 
 import pytest
-from tests.e2e.test_life import unbroken
 
 from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from tests.e2e.stage import Stage, kill, losses
+from tests.e2e.test_lifetime import unbroken
 from tests.e2e.warm import Command
 
 pytestmark = pytest.mark.e2e
@@ -110,7 +110,7 @@ def test_a_life_with_faults_in_any_order_ends_as_one_without(stage, seed):
     stage.end(run.watch, seconds=240)
     shown, whole = losses(stage.tpuctl("logs").out), unbroken(stage)
     assert STEPS in shown
-    # Not to the last digit: see test_life.
+    # Not to the last digit: see test_lifetime.
     expected = {step: float(whole[step]) for step in shown}
     assert {step: float(loss) for step, loss in shown.items()} == pytest.approx(expected, abs=2e-5)
     down = stage.start("down", "--yes", "--delete-data")
