@@ -155,7 +155,7 @@ TWINS = {
     "_look": "_observe, _read, or what it does",
     "look": "observe, read, find, or what it does",
     "looks": "observations, checks",
-    "MachineRoom": "MachinesWithMetadata, MachineCapacity",
+    "MachineRoom": "MachinesWithMetadata, MachineSize",
     "MACHINE_ROOM": "BUCKET_AND_VM",
     "Order": "SortOrder; NewNode, NewVm, NewBucket (to create); Submission (of a fleet); CopyOptions",
     "Orders": "Interrupts (what ends the agent)",
@@ -210,6 +210,7 @@ OF_TRAINING = {
 }  # fmt: skip
 """Files whose loss is that of the training."""
 WHERE = {
+    "Grant": {"orchestrator/domain/bucket_grants.py"},
     "loss": OF_TRAINING,
     "losses": OF_TRAINING,
     # Of a race.

@@ -16,9 +16,9 @@ from benchmarks.fleet import figures
 from benchmarks.fleet.calls import calls
 from benchmarks.fleet.figures import Figure
 from benchmarks.fleet.gang import gang_lost
-from benchmarks.fleet.grant import Grant, watched
 from benchmarks.fleet.head import controller_killed, vm_lost
 from benchmarks.fleet.market import AWS, replay, to_a_free_node
+from benchmarks.fleet.running_fleet import RunningFleet, watched
 from benchmarks.fleet.shares import fleet_of, shares
 from benchmarks.fleet.slurm_alone import slurm_alone
 from benchmarks.fleet.submission import submission
@@ -57,7 +57,7 @@ def main() -> None:
     if wanted.intersection(ALONE):
         note(slurm_alone(asked.slurmds, asked.trace, asked.speed, tuple(asked.hours)))
     market = partial(replay, trace=asked.trace, faster=asked.faster, hours=tuple(asked.hours))
-    plain: list[tuple[tuple[str, ...], Callable[[Grant], list[Figure]]]] = [
+    plain: list[tuple[tuple[str, ...], Callable[[RunningFleet], list[Figure]]]] = [
         (("F14", "F17"), submission), (("F7",), controller_killed), (("F9",), gang_lost),
         (("F4",), to_a_free_node), (MARKET, market), (("F8",), vm_lost),
     ]  # fmt: skip
@@ -66,10 +66,10 @@ def main() -> None:
         if due:
             with (
                 tempfile.TemporaryDirectory(prefix="bench-") as folder,
-                watched(Path(folder) / "g", asked.nodes, more) as grant,
+                watched(Path(folder) / "g", asked.nodes, more) as fleet,
             ):
                 for run in due:
-                    note(run(grant))
+                    note(run(fleet))
 
 
 if __name__ == "__main__":

@@ -4,25 +4,25 @@ import json
 import time
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Grant, redone
+from benchmarks.fleet.running_fleet import RunningFleet, redone
 
 JOB, SLICES = "gang", 2
 
 
-def gang_lost(grant: Grant) -> list[Figure]:
+def gang_lost(fleet: RunningFleet) -> list[Figure]:
     """Kill the slice on which Slurm did not start the task, whose end Slurm would see by itself."""
-    grant.submit(JOB, 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
+    fleet.submit(JOB, 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
     workers = [f"0.{worker}" for worker in range(SLICES)]
-    grant.wait("all slices train", lambda: all(_newest(grant, worker, 1) for worker in workers))
+    fleet.wait("all slices train", lambda: all(_newest(fleet, worker, 1) for worker in workers))
     time.sleep(20)
-    node = next(name for name in grant.states() if _slice(grant, name) == SLICES - 1)
-    lost = grant.preempt(node)
-    known = grant.wait("the preemption is known", lambda: grant.known(node, lost)) and grant.known(node, lost)
-    grant.wait("all slices train again", lambda: all(_newest(grant, worker, 2) for worker in workers))
-    firsts = [next(s.at for s in grant.steps(JOB)[worker] if s.start > 1) for worker in workers]
-    again = [sum(redone(grant.steps(JOB)[worker])) for worker in workers]
-    claimed = grant.stage.objects(f"jobs/{JOB}/starts/")
-    grant.cancel(JOB)
+    node = next(name for name in fleet.states() if _slice(fleet, name) == SLICES - 1)
+    lost = fleet.preempt(node)
+    known = fleet.wait("the preemption is known", lambda: fleet.known(node, lost)) and fleet.known(node, lost)
+    fleet.wait("all slices train again", lambda: all(_newest(fleet, worker, 2) for worker in workers))
+    firsts = [next(s.at for s in fleet.steps(JOB)[worker] if s.start > 1) for worker in workers]
+    again = [sum(redone(fleet.steps(JOB)[worker])) for worker in workers]
+    claimed = fleet.stage.objects(f"jobs/{JOB}/starts/")
+    fleet.cancel(JOB)
     all_back = max(firsts) - lost
     return [
         Figure(
@@ -35,13 +35,13 @@ def gang_lost(grant: Grant) -> list[Figure]:
     ]
 
 
-def _slice(grant: Grant, node: str) -> int | None:
+def _slice(fleet: RunningFleet, node: str) -> int | None:
     """Return which slice of the task a node is, None for one that has no part of it."""
-    body = grant.stage.read(f"nodes/{node}/.tpuctl/share.json")
+    body = fleet.stage.read(f"nodes/{node}/.tpuctl/share.json")
     found: int | None = json.loads(body).get("slice") if body else None
     return found
 
 
-def _newest(grant: Grant, worker: str, start: int) -> bool:
-    steps = grant.steps(JOB).get(worker, [])
+def _newest(fleet: RunningFleet, worker: str, start: int) -> bool:
+    steps = fleet.steps(JOB).get(worker, [])
     return bool(steps) and steps[-1].start >= start

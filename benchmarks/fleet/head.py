@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Grant, redone
+from benchmarks.fleet.running_fleet import RunningFleet, redone
 
 AGES = (0.5, 8.0, 20.0)
 """Seconds that the tasks have run when the controller is killed."""
@@ -14,30 +14,30 @@ KNOWN, COPIED, SETTLED = 300, 45.0, 60.0
 """Tasks in the queue; seconds in which its state is copied (slurm.sh keep), and in which nodes register anew."""
 
 
-def controller_killed(grant: Grant) -> list[Figure]:
+def controller_killed(fleet: RunningFleet) -> list[Figure]:
     """SIGKILL slurmctld when tasks on all nodes are of some age; cron or the watch starts it again."""
     answered, restarted, again, repeated, tasks = [], [], 0, 0, 0
     for age in AGES:
         name = f"killed-{age:g}".replace(".", "-")
-        grant.submit(name, grant.nodes, steps=60, every=10, pause=0.5)
-        grant.wait("all tasks run", lambda name=name: len(grant.steps(name)) == grant.nodes)
+        fleet.submit(name, fleet.nodes, steps=60, every=10, pause=0.5)
+        fleet.wait("all tasks run", lambda name=name: len(fleet.steps(name)) == fleet.nodes)
         time.sleep(age)
-        os.kill(grant.controller(), signal.SIGKILL)
+        os.kill(fleet.controller(), signal.SIGKILL)
         killed = time.time()
-        grant.wait(
-            "another controller", lambda: grant.controller() and "UP" in grant.slurm("scontrol", "ping")
+        fleet.wait(
+            "another controller", lambda: fleet.controller() and "UP" in fleet.slurm("scontrol", "ping")
         )
-        answered.append(time.time() - _began(grant.controller()))
+        answered.append(time.time() - _began(fleet.controller()))
         restarted.append(time.time() - killed)
-        grant.wait("all tasks are done", lambda name=name: grant.ended(name) == grant.nodes)
-        again += len(grant.starts(name)) - grant.nodes
-        repeated += sum(sum(redone(steps)) for steps in grant.steps(name).values())
-        tasks += grant.nodes
+        fleet.wait("all tasks are done", lambda name=name: fleet.ended(name) == fleet.nodes)
+        again += len(fleet.starts(name)) - fleet.nodes
+        repeated += sum(sum(redone(steps)) for steps in fleet.steps(name).values())
+        tasks += fleet.nodes
     ages, longest = ", ".join(f"{age:g}" for age in AGES), max(restarted)
     return [
         Figure(
             "F7",
-            f"killed when {grant.nodes} tasks had run {ages} s: {again} of {tasks} tasks began again ({repeated} "
+            f"killed when {fleet.nodes} tasks had run {ages} s: {again} of {tasks} tasks began again ({repeated} "
             f"steps made twice), none lost; it answers {max(answered):.1f} s after its start, which is at most "
             f"{longest:.0f} s after the kill ({load()})",
             again == 0 and max(answered) <= 5 and max(restarted) <= 75,
@@ -45,24 +45,24 @@ def controller_killed(grant: Grant) -> list[Figure]:
     ]
 
 
-def vm_lost(grant: Grant) -> list[Figure]:
+def vm_lost(fleet: RunningFleet) -> list[Figure]:
     """Delete the VM with its disk; the watch makes another one."""
-    grant.submit("known", KNOWN, steps=100_000, every=20, pause=0.5)
-    grant.wait("all nodes have a task", lambda: len(grant.steps("known")) == grant.nodes)
+    fleet.submit("known", KNOWN, steps=100_000, every=20, pause=0.5)
+    fleet.wait("all nodes have a task", lambda: len(fleet.steps("known")) == fleet.nodes)
     time.sleep(COPIED)
-    before = set(grant.starts("known"))
-    grant.delete_vm()
-    deleted = grant.wait("the VM's end", lambda: not grant.controller())
-    back = grant.wait("the next VM's controller", lambda: "UP" in grant.slurm("scontrol", "ping"))
-    known = grant.wait("all tasks are known", lambda: _queued(grant) == KNOWN)
+    before = set(fleet.starts("known"))
+    fleet.delete_vm()
+    deleted = fleet.wait("the VM's end", lambda: not fleet.controller())
+    back = fleet.wait("the next VM's controller", lambda: "UP" in fleet.slurm("scontrol", "ping"))
+    known = fleet.wait("all tasks are known", lambda: _queued(fleet) == KNOWN)
     time.sleep(SETTLED)
-    began = set(grant.starts("known")) - before
-    silent = [one for one, steps in grant.steps("known").items() if time.time() - steps[-1].at > 10]
-    grant.cancel("known")
+    began = set(fleet.starts("known")) - before
+    silent = [one for one, steps in fleet.steps("known").items() if time.time() - steps[-1].at > 10]
+    fleet.cancel("known")
     return [
         Figure(
             "F8",
-            f"with {grant.nodes} nodes: Slurm answers {back - deleted:.0f} s after the deletion and knows "
+            f"with {fleet.nodes} nodes: Slurm answers {back - deleted:.0f} s after the deletion and knows "
             f"all {KNOWN} tasks after {known - deleted:.0f} s, the making of the VM included; of {len(before)} "
             f"that ran {len(began)} began again, {len(silent)} stand still ({load()})",
             not began and not silent and known - deleted <= 120,
@@ -70,8 +70,8 @@ def vm_lost(grant: Grant) -> list[Figure]:
     ]
 
 
-def _queued(grant: Grant) -> int:
-    return len(grant.slurm("squeue", "-h", "-r", "-n", "known", "-o", "%K").split())
+def _queued(fleet: RunningFleet) -> int:
+    return len(fleet.slurm("squeue", "-h", "-r", "-n", "known", "-o", "%K").split())
 
 
 def _began(process: int) -> float:

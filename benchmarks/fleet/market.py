@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Grant, percentile, redone
+from benchmarks.fleet.running_fleet import RunningFleet, percentile, redone
 
 AWS = Path(__file__).parents[1] / "traces" / "aws_p3_add_remove.csv"
 EVERY, PAUSE, STEPS = 20, 0.25, 240
@@ -44,32 +44,32 @@ class NodeWatch:
             last = now
 
 
-def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float]) -> list[Figure]:
+def replay(fleet: RunningFleet, trace: Path, faster: float, hours: tuple[float, float]) -> list[Figure]:
     """Lose nodes as recorded between two hours, *faster* than then; the queue is never empty."""
-    preemptions = recorded(trace, grant.nodes, hours)
-    grant.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
-    grant.wait("all nodes have a task", lambda: len(grant.steps(JOB)) >= grant.nodes)
-    watched, began = NodeWatch(grant.states), time.time()
+    preemptions = recorded(trace, fleet.nodes, hours)
+    fleet.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
+    fleet.wait("all nodes have a task", lambda: len(fleet.steps(JOB)) >= fleet.nodes)
+    watched, began = NodeWatch(fleet.states), time.time()
     polling = threading.Thread(target=watched.watch, daemon=True)
     polling.start()
     lost: list[tuple[str, float]] = []
     for at, count in preemptions:
         time.sleep(max(0.0, began + at / faster - time.time()))
-        for node in _alive(grant, watched)[:count]:
+        for node in _alive(fleet, watched)[:count]:
             watched.lost.add(node)
-            lost.append((node, grant.preempt(node)))
+            lost.append((node, fleet.preempt(node)))
     time.sleep(max(45.0, began + (hours[1] - hours[0]) * 3600 / faster - time.time()))
     end = time.time()
     watched.over.set()
     polling.join()
-    steps = {task: [one for one in made if one.at <= end] for task, made in grant.steps(JOB).items()}
-    known = {(node, at): grant.known(node, at) for node, at in lost}
-    twice, ended = committed_twice(grant), grant.ended(JOB)
-    missing = set(range(TASKS)) - _queued(grant) - _with_marker(grant)
-    grant.cancel(JOB)
+    steps = {task: [one for one in made if one.at <= end] for task, made in fleet.steps(JOB).items()}
+    known = {(node, at): fleet.known(node, at) for node, at in lost}
+    twice, ended = committed_twice(fleet), fleet.ended(JOB)
+    missing = set(range(TASKS)) - _queued(fleet) - _with_marker(fleet)
+    fleet.cancel(JOB)
     about = (
         f"{trace.stem}, hours {hours[0]:g} to {hours[1]:g}, {faster:g} times as fast, {len(lost)} preemptions on "
-        f"{grant.nodes} nodes ({load()})"
+        f"{fleet.nodes} nodes ({load()})"
     )
     made = sum(map(len, steps.values())) * PAUSE
     unique = sum(len({one.number for one in mine}) for mine in steps.values()) * PAUSE
@@ -92,54 +92,54 @@ def replay(grant: Grant, trace: Path, faster: float, hours: tuple[float, float])
         "F6": most <= EVERY + 1,
     }
     found: dict[str, bool | None] = {**met}
-    if grant.nodes < GOAL:
+    if fleet.nodes < GOAL:
         found |= {name: None for name in ("F2", "F3") if met[name]}
     return [Figure(name, f"{text}: {about}", found[name]) for name, text in texts.items()]
 
 
-def to_a_free_node(grant: Grant) -> list[Figure]:
+def to_a_free_node(fleet: RunningFleet) -> list[Figure]:
     """Lose a node that has a task, again and again, while one node has none."""
-    grant.submit("spare", grant.nodes - 1, steps=100_000, every=EVERY, pause=PAUSE)
-    works = sorted(["allocated"] * (grant.nodes - 1) + ["idle"])
+    fleet.submit("spare", fleet.nodes - 1, steps=100_000, every=EVERY, pause=PAUSE)
+    works = sorted(["allocated"] * (fleet.nodes - 1) + ["idle"])
     known: dict[tuple[str, float], float] = {}
     for _ in range(PREEMPTIONS):
-        grant.wait("one node is free", lambda: sorted(grant.states().values()) == works)
+        fleet.wait("one node is free", lambda: sorted(fleet.states().values()) == works)
         time.sleep(5)
-        node = next(name for name, state in sorted(grant.states().items()) if state == "allocated")
-        lost = grant.preempt(node)
-        grant.wait("the preemption is known", lambda node=node, lost=lost: grant.known(node, lost))
-        known[node, lost] = grant.known(node, lost) or lost
+        node = next(name for name, state in sorted(fleet.states().items()) if state == "allocated")
+        lost = fleet.preempt(node)
+        fleet.wait("the preemption is known", lambda node=node, lost=lost: fleet.known(node, lost))
+        known[node, lost] = fleet.known(node, lost) or lost
         time.sleep(5)  # Slurm is told, and what was free is not any more.
-    grant.wait("the last task has a node", lambda: sorted(grant.states().values()) == works)
-    requeued, running = _by_slurm(grant, known)
-    grant.cancel("spare")
+    fleet.wait("the last task has a node", lambda: sorted(fleet.states().values()) == works)
+    requeued, running = _by_slurm(fleet, known)
+    fleet.cancel("spare")
     late, middle, later = percentile(requeued, 0.99), percentile(running, 0.5), percentile(running, 0.99)
     text = (
         f"p99 {late:.1f} s / p50 {middle:.1f}, p99 {later:.1f} s until Slurm has given it to the free node:"
-        f" {len(running)} preemptions of {grant.nodes} nodes ({load()})"
+        f" {len(running)} preemptions of {fleet.nodes} nodes ({load()})"
     )
     return [Figure("F4", text, late <= 1 and middle <= 15 and later <= 25)]
 
 
-def _alive(grant: Grant, watched: NodeWatch) -> list[str]:
+def _alive(fleet: RunningFleet, watched: NodeWatch) -> list[str]:
     """Return the nodes that can be lost."""
-    found = {node for node, state in grant.states().items() if state in WORKS}
+    found = {node for node, state in fleet.states().items() if state in WORKS}
     return sorted(found - watched.lost)
 
 
-def _queued(grant: Grant) -> set[int]:
-    found = grant.slurm("squeue", "-h", "-r", "-n", JOB, "-o", "%K").split()
+def _queued(fleet: RunningFleet) -> set[int]:
+    found = fleet.slurm("squeue", "-h", "-r", "-n", JOB, "-o", "%K").split()
     return {int(one) for one in found if one.isdecimal()}
 
 
-def _with_marker(grant: Grant) -> set[int]:
-    names = grant.stage.objects(f"jobs/{JOB}/ends/")
+def _with_marker(fleet: RunningFleet) -> set[int]:
+    names = fleet.stage.objects(f"jobs/{JOB}/ends/")
     return {int(name.rpartition("/")[2].partition(".")[0]) for name in names}
 
 
-def _by_slurm(grant: Grant, known: dict[tuple[str, float], float]) -> tuple[list[float], list[float]]:
+def _by_slurm(fleet: RunningFleet, known: dict[tuple[str, float], float]) -> tuple[list[float], list[float]]:
     """Return after how many seconds each known preemption led to a requeue, and to a node, by slurmctld's log."""
-    requeued, running, log = [], [], list(_log(grant.head / "log" / "slurmctld.log"))
+    requeued, running, log = [], [], list(_log(fleet.head / "log" / "slurmctld.log"))
     for (node, lost), at in known.items():
         queued = next(
             (
@@ -165,12 +165,12 @@ def _log(path: Path) -> Iterator[tuple[float, str]]:
             yield datetime.fromisoformat(stamp).astimezone().timestamp(), rest
 
 
-def committed_twice(grant: Grant) -> list[str]:
+def committed_twice(fleet: RunningFleet) -> list[str]:
     """Return the tasks of which an older start has committed after a newer one had claimed."""
     found = []
-    for task in {one.partition(".")[0] for one in grant.starts(JOB)}:
+    for task in {one.partition(".")[0] for one in fleet.starts(JOB)}:
         folder = f"jobs/{JOB}/tasks/{task}/"
-        at = {one["name"].removeprefix(folder): one["timeCreated"] for one in _items(grant, folder)}
+        at = {one["name"].removeprefix(folder): one["timeCreated"] for one in _items(fleet, folder)}
         claims = {int(n.split("/")[2]): when for n, when in at.items() if n.endswith("/claim.json")}
         commits = [
             (int(m[1]), when) for n, when in at.items() if (m := re.search(r"/g(\d+)/w\d+\.manifest", n))
@@ -182,8 +182,8 @@ def committed_twice(grant: Grant) -> list[str]:
     return found
 
 
-def _items(grant: Grant, prefix: str) -> list[dict[str, str]]:
-    body = grant.stage.get(f"/storage/v1/b/{grant.stage.bucket()}/o?prefix={prefix.replace('/', '%2F')}")
+def _items(fleet: RunningFleet, prefix: str) -> list[dict[str, str]]:
+    body = fleet.stage.get(f"/storage/v1/b/{fleet.stage.bucket()}/o?prefix={prefix.replace('/', '%2F')}")
     found: list[dict[str, str]] = json.loads(body or b"{}").get("items", [])
     return found
 

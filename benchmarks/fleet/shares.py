@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Grant
+from benchmarks.fleet.running_fleet import RunningFleet
 
 MINUTES = 10.0
 USERS = "{{alice@lab.org: {{share: 2}}, bob@lab.org: {{share: 1, nodes: {limit}}}}}"
@@ -18,32 +18,32 @@ def fleet_of(nodes: int) -> str:
     return f", users: {USERS.format(limit=nodes - 1)}, priorities: {PRIORITIES}"
 
 
-def shares(grant: Grant) -> list[Figure]:
+def shares(fleet: RunningFleet) -> list[Figure]:
     """Let both want all of it: alice, who has twice bob's share, and bob, who may have all nodes but one."""
     for user in (ALICE, BOB):
-        grant.submit(user[0] * 3, 500, steps=10, every=10, pause=0.5, words=("--user", user))
-    grant.wait("both run", lambda: {*_running(grant)} == {ALICE, BOB})
+        fleet.submit(user[0] * 3, 500, steps=10, every=10, pause=0.5, words=("--user", user))
+    fleet.wait("both run", lambda: {*_running(fleet)} == {ALICE, BOB})
     time.sleep(60)  # Shares are counted once a minute.
     used, most, end = {ALICE: 0, BOB: 0}, 0, time.monotonic() + MINUTES * 60
     while time.monotonic() < end:
-        running = _running(grant)
+        running = _running(fleet)
         most = max(most, running.count(BOB))
         for user in used:
             used[user] += running.count(user)
         time.sleep(1)
-    memory = sizes(grant)
+    memory = sizes(fleet)
     share = used[BOB] / max(1, sum(used.values()))
     begun = time.time()
     words = ("--user", ALICE, "--priority", "urgent")
-    grant.submit("now", 1, steps=10, every=5, pause=0.5, more="slices: 2", words=words)
+    fleet.submit("now", 1, steps=10, every=5, pause=0.5, more="slices: 2", words=words)
     asked = time.time()
-    grant.wait("the urgent task trains", lambda: sum(map(bool, grant.steps("now").values())) == 2)
-    urgent = max(made[0].at for made in grant.steps("now").values())
+    fleet.wait("the urgent task trains", lambda: sum(map(bool, fleet.steps("now").values())) == 2)
+    urgent = max(made[0].at for made in fleet.steps("now").values())
     head = memory["slurmctld"] + memory["munged"]
     database = memory["slurmdbd"] + memory["mariadbd"]
     equal = (
-        f"bob, with a third of the shares, has {share:.2f} of the time of {grant.nodes} nodes in {MINUTES:g} min;"
-        f" at most {most} of his {grant.nodes - 1} nodes ({load()})"
+        f"bob, with a third of the shares, has {share:.2f} of the time of {fleet.nodes} nodes in {MINUTES:g} min;"
+        f" at most {most} of his {fleet.nodes - 1} nodes ({load()})"
     )
     quick = (
         f"both slices train {urgent - asked:.1f} s after `submit` has ended, {urgent - begun:.1f} s after it began"
@@ -55,19 +55,19 @@ def shares(grant: Grant) -> list[Figure]:
     )
     return [
         Figure("F10", quick, urgent - asked <= 30),
-        Figure("F11", equal, abs(share - 1 / 3) <= 0.1 and most <= grant.nodes - 1),
+        Figure("F11", equal, abs(share - 1 / 3) <= 0.1 and most <= fleet.nodes - 1),
         Figure("F12", small, memory["slurmd"] <= 15 and head <= 60 and head + database <= 250),
     ]
 
 
-def _running(grant: Grant) -> list[str]:
-    return grant.slurm("squeue", "-h", "-r", "-t", "R", "-o", "%a").split()
+def _running(fleet: RunningFleet) -> list[str]:
+    return fleet.slurm("squeue", "-h", "-r", "-t", "R", "-o", "%a").split()
 
 
-def sizes(grant: Grant) -> dict[str, float]:
+def sizes(fleet: RunningFleet) -> dict[str, float]:
     """Return the mean resident megabytes of each of Slurm's daemons."""
     found: dict[str, list[float]] = {name: [] for name in DAEMONS}
-    for pid, _ in grant.stage.processes():
+    for pid, _ in fleet.stage.processes():
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()

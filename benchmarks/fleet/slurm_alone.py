@@ -15,8 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Step, redone
 from benchmarks.fleet.market import WORKS, NodeWatch, recorded
+from benchmarks.fleet.running_fleet import Step, redone
 from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.slurm import Slurm

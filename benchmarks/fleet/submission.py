@@ -6,24 +6,24 @@ import sys
 import time
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.grant import Grant
+from benchmarks.fleet.running_fleet import RunningFleet
 
 TASKS, QUERIES = 1000, 3
 
 
-def submission(grant: Grant) -> list[Figure]:
+def submission(fleet: RunningFleet) -> list[Figure]:
     """Submit to a fleet that is watched, and look at its queue, as processes of their own."""
-    (grant.stage.work / "many.yaml").write_text(
+    (fleet.stage.work / "many.yaml").write_text(
         f"name: many\narray: {TASKS}\n"
         "job: {source: src, command: sleep 600, checkpoint: {format: marker}}\n"
     )
-    timed(grant, "queue")  # Bytecode is written once.
-    submit = timed(grant, "submit", "many.yaml")
+    timed(fleet, "queue")  # Bytecode is written once.
+    submit = timed(fleet, "submit", "many.yaml")
     time.sleep(20)  # The watch looks at the queue each 15 s.
-    queries = [timed(grant, "queue") for _ in range(QUERIES)]
+    queries = [timed(fleet, "queue") for _ in range(QUERIES)]
     at, queue = load(), min(queries)
-    grant.cancel("many")
-    (tree,) = grant.head.glob("tree-*[0-9a-f]")
+    fleet.cancel("many")
+    (tree,) = fleet.head.glob("tree-*[0-9a-f]")
     megabytes = sum(path.lstat().st_size for path in tree.rglob("*") if path.is_file()) / 1e6
     return [
         Figure(
@@ -36,12 +36,12 @@ def submission(grant: Grant) -> list[Figure]:
     ]
 
 
-def timed(grant: Grant, *words: str) -> tuple[float, float]:
+def timed(fleet: RunningFleet, *words: str) -> tuple[float, float]:
     """Run `tpuctl fleet WORDS`; return the seconds on the wall, and of computing by the process itself."""
     began = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "fleet", *words], cwd=grant.stage.work,
-        env=grant.stage.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "orchestrator", "fleet", *words], cwd=fleet.stage.work,
+        env=fleet.stage.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, used = os.wait4(process.pid, 0)
     ended = time.monotonic()

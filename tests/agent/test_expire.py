@@ -27,7 +27,7 @@ from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.engine.records.record_format import encode
 from tests.agent.agent_lab import BUCKET, AgentLab, Machine
-from tests.emulator.cloud_kit import NODES, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, a_lab, node_body
 from tests.kit.records import record_of
 
 LONG_AGO = MARGIN + 60.0

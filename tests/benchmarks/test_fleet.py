@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 from benchmarks.fleet import figures, slurm_alone
 from benchmarks.fleet.figures import Figure
-from benchmarks.fleet.grant import Step, redone
 from benchmarks.fleet.market import AWS, recorded
+from benchmarks.fleet.running_fleet import Step, redone
 from benchmarks.fleet.slurm_alone import PAUSE, STEPS, TASK
 
 

@@ -13,7 +13,7 @@ from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.state.cloud_settings import Latencies
 from tests.conformance.discovery import Witness
-from tests.emulator.cloud_kit import EmulatorLab, a_lab
+from tests.emulator.emulator_lab import EmulatorLab, a_lab
 from tests.emulator.http_fixture import serve
 
 QUICK = Latencies(0.2, 0.1, 0.1, 0.2, 0.2, 0.1, 0.1, 0.05, 0.1, 0.2)

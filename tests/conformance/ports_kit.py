@@ -27,7 +27,7 @@ from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
 from orchestrator.google.queued_resources import TpuQueued
 from orchestrator.google.vms import ComputeVms
-from tests.google.adapter_kit import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
+from tests.google.adapter_lab import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
 from tests.kit.quick_clients import GENUINE, QUICK
 from tests.kit.wire import WIRE, clients
 

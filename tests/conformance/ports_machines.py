@@ -7,7 +7,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.bodies import as_json, instance_body
 from tests.conformance.ports_kit import NODE, VM, case, each
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 NODE_STATES = [s.name for s in NodeState if s is not NodeState.STATE_UNSPECIFIED]
@@ -359,7 +359,7 @@ def an_api_that_is_off_names_the_command(way):
 @each(["tpu.nodes.create", "compute.instances.create", "storage.buckets.create", "storage.objects.create"])
 def a_denied_permission_is_named(way, value):
     """With the role that has it."""
-    from tests.google.adapter_kit import a_bucket
+    from tests.google.adapter_lab import a_bucket
 
     if value == "storage.objects.create":
         way.buckets.create(a_bucket())

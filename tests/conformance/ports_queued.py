@@ -5,8 +5,8 @@ from orchestrator.domain.observation import Absent, Operation, Present, Unknown
 from orchestrator.domain.plan import Kind
 from orchestrator.errors import Retry
 from tests.conformance.ports_kit import NODE, case, each
-from tests.emulator.cloud_kit import node_body
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_node
+from tests.emulator.emulator_lab import node_body
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_node
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 CREATE = "tpu.queuedResources.create"

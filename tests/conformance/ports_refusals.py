@@ -2,7 +2,7 @@
 
 from orchestrator.domain.observation import Unknown
 from tests.conformance.ports_kit import BUCKET, NODE, VM, each
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
 from tests.google.error_table import EXPECTED, table
 
 # method -> a step that makes this call, on a furnished cloud

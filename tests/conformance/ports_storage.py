@@ -7,7 +7,7 @@ from pathlib import Path
 from orchestrator.domain.observation import Absent, Present
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.conformance.ports_kit import BUCKET, case, each
-from tests.google.adapter_kit import LABEL, a_bucket
+from tests.google.adapter_lab import LABEL, a_bucket
 
 OTHERS_BUCKET = {
     "another project": ("evil-project", {LABEL: "demo"}),

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind
 from tests.conformance.ports_kit import BUCKET, each
 from tests.conformance.ports_refusals import STEPS
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_bucket, a_node, a_vm
 
 STEPS_OF_A_WALK = 40
 FAULTS = {"tpu": ["transient", "concurrent operation", "permission denied", "already exists"],

@@ -18,7 +18,7 @@ from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
 from orchestrator.emulator.state.storage.service import Storage
 from tests.conformance.discovery import INSTALLED, Method, method_of
-from tests.emulator.cloud_kit import (
+from tests.emulator.emulator_lab import (
     NODES,
     PROJECT,
     SPOT_NODE,

@@ -6,7 +6,7 @@ import pytest
 from google.api_core import exceptions
 
 from tests.conformance.clients_kit import KINDS, compute_v1, open_clients
-from tests.emulator.cloud_kit import PROJECT, ZONE
+from tests.emulator.emulator_lab import PROJECT, ZONE
 
 WHERE = {"project": PROJECT, "zone": ZONE}
 ONE = {**WHERE, "instance": "v1"}

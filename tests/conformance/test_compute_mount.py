@@ -9,7 +9,7 @@ from google.cloud import storage
 
 from orchestrator.emulator.client import BASE, CloudAdapter
 from orchestrator.emulator.http.storage_json import storage_routes
-from tests.emulator.cloud_kit import a_lab
+from tests.emulator.emulator_lab import a_lab
 from tests.emulator.storage_kit import a_storage
 
 

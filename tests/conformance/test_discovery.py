@@ -15,7 +15,7 @@ from orchestrator.emulator.http.storage_json import storage_routes
 from tests.conformance import drift
 from tests.conformance.clients_kit import compute_v1, tpu_v2
 from tests.conformance.discovery import INSTALLED, Witness, document, faults, method_of
-from tests.emulator.cloud_kit import (
+from tests.emulator.emulator_lab import (
     NODES,
     PROJECT,
     SPOT_NODE,

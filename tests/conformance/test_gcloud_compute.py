@@ -11,7 +11,7 @@ from orchestrator.emulator.http.dispatch import dispatch
 from tests.conformance import warm_gcloud
 from tests.conformance.clients_kit import QUICK
 from tests.conformance.discovery import Witness
-from tests.emulator.cloud_kit import PROJECT, ZONE, a_lab
+from tests.emulator.emulator_lab import PROJECT, ZONE, a_lab
 from tests.emulator.http_fixture import serve
 
 pytestmark = [

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.conformance.test_gcloud_compute import HERE, gcloud  # noqa: F401 - a fixture
-from tests.emulator.cloud_kit import PROJECT, ZONE
+from tests.emulator.emulator_lab import PROJECT, ZONE
 
 pytestmark = [
     pytest.mark.gcloud,

@@ -9,7 +9,7 @@ from google.cloud import tpu_v2
 from google.protobuf import duration_pb2
 
 from tests.conformance.clients_kit import KINDS, QUICK, open_clients
-from tests.emulator.cloud_kit import PROJECT, UUID, ZONE
+from tests.emulator.emulator_lab import PROJECT, UUID, ZONE
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 QUEUED = f"{PARENT}/queuedResources/q1"

@@ -5,7 +5,7 @@ from google.api_core import exceptions
 from google.cloud import tpu_v2
 
 from tests.conformance.clients_kit import KINDS, open_clients
-from tests.emulator.cloud_kit import PROJECT, ZONE
+from tests.emulator.emulator_lab import PROJECT, ZONE
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 NODE = f"{PARENT}/nodes/n1"

@@ -1,6 +1,6 @@
 """Bodies and short words for tests of queued resources."""
 
-from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, EmulatorLab, node_body
+from tests.emulator.emulator_lab import NODES, PROJECT, ZONE, EmulatorLab, node_body
 
 PARENT = f"projects/{PROJECT}/locations/{ZONE}"
 QUEUED = f"/v2/{PARENT}/queuedResources"

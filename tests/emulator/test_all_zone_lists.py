@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, PROJECT, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, PROJECT, ZONE, a_lab, node_body
 
 OTHER, HIDDEN = "us-west4-a", "us-central1-a"
 ALL = NODES.replace(ZONE, "-")

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request
 from orchestrator.google.bodies import IMAGE_PROJECT, image_family
-from tests.emulator.cloud_kit import PROJECT, SPOT_VM, VMS, ZONE, a_lab, vm_body
+from tests.emulator.emulator_lab import PROJECT, SPOT_VM, VMS, ZONE, a_lab, vm_body
 
 BASE = f"/compute/v1/projects/{PROJECT}"
 IMAGES = f"/compute/v1/projects/{IMAGE_PROJECT}/global/images/family"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import SPOT_VM, VMS, a_lab, vm_body
+from tests.emulator.emulator_lab import SPOT_VM, VMS, a_lab, vm_body
 
 OPERATIONS = VMS.replace("instances", "operations")
 DAY = 24 * 3600

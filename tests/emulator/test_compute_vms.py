@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import PROJECT, UUID, VMS, ZONE, a_lab, vm_body
+from tests.emulator.emulator_lab import PROJECT, UUID, VMS, ZONE, a_lab, vm_body
 
 DISKS = VMS.replace("instances", "disks")
 ZERO = "00000000-0000-0000-0000-000000000000"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import NODES, PROJECT, VMS, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, PROJECT, VMS, ZONE, a_lab, node_body
 from tests.emulator.queued_kit import UNTIL_ACTIVE, spec, state, submit
 
 DISKS = VMS.replace("instances", "disks")

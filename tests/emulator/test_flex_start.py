@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import PROJECT, a_lab, node_body
+from tests.emulator.emulator_lab import PROJECT, a_lab, node_body
 from tests.emulator.queued_kit import UNTIL_ACTIVE
 
 ZONE = "us-west4-a"

@@ -11,7 +11,7 @@ from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.state.secrets import Secrets
-from tests.emulator.cloud_kit import NODES, PROJECT, VMS, ZONE, EmulatorLab, a_lab, node_body, vm_body
+from tests.emulator.emulator_lab import NODES, PROJECT, VMS, ZONE, EmulatorLab, a_lab, node_body, vm_body
 from tests.emulator.storage_kit import a_storage, put
 
 O = "/storage/v1/b/data/o"  # noqa: E741 - the path of objects, as the routes write it

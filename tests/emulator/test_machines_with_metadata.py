@@ -13,7 +13,7 @@ from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSetti
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import NoHosts
-from tests.emulator.cloud_kit import ZONE, node_body, vm_body
+from tests.emulator.emulator_lab import ZONE, node_body, vm_body
 from tests.emulator.hosts_lab import free_address, free_port
 from tests.kit.waiting import until
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, SPOT_VM, VMS, ZONE, a_lab
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, SPOT_VM, VMS, ZONE, a_lab
 
 HOUR = 3600.0
 # USD per chip-hour of v5e spot in europe-west4-b, and per hour of e2-small in europe-west4.

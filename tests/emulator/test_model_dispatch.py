@@ -8,7 +8,7 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.router import Request
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
-from tests.emulator.cloud_kit import NODES, a_lab
+from tests.emulator.emulator_lab import NODES, a_lab
 from tests.emulator.storage_kit import a_storage
 
 UPLOAD = "/upload/storage/v1/b/data/o?uploadType=media&name=x"

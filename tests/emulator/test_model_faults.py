@@ -6,7 +6,7 @@ from orchestrator.emulator.state.api_errors import ApiError, Where, cases
 from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.values import methods
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, VMS, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, VMS, a_lab, node_body
 
 HOUR = 3600.0
 

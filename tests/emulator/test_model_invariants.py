@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from orchestrator.emulator.state.values.instance import Status
 from orchestrator.emulator.state.values.node import NodeState
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, SPOT_VM, VMS, a_lab, node_body, vm_body
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, SPOT_VM, VMS, a_lab, node_body, vm_body
 
 NAMES = st.sampled_from(["a", "b"])
 NODE_ACTS = ("create", "delete", "stop", "start", "preempt", "kill", "vanish", "pod")

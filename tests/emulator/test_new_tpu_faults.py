@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.errors import LocalCloudError
 from tests.conformance.discovery import Witness
-from tests.emulator.cloud_kit import NODES, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, a_lab, node_body
 
 CREATE = "tpu.nodes.create"
 

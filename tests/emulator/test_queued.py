@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.emulator.cloud_kit import NODES, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, a_lab, node_body
 from tests.emulator.queued_kit import (
     NUMBERED,
     PARENT,

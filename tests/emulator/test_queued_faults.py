@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import ZONE, a_lab
+from tests.emulator.emulator_lab import ZONE, a_lab
 from tests.emulator.queued_kit import (
     QUEUED,
     UNTIL_ACTIVE,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from orchestrator.emulator.state.values.node import NodeState
 from orchestrator.emulator.state.values.queued import QueuedState as Q
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, a_lab, node_body
 from tests.emulator.queued_kit import QUEUED, an_active, queued_body, slices, spec
 
 EXAMPLES = int(os.environ.get("TPUCTL_QUEUED_EXAMPLES", "100"))

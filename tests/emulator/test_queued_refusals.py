@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tests.emulator.cloud_kit import NODES, PROJECT, UUID, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, PROJECT, UUID, ZONE, a_lab, node_body
 from tests.emulator.queued_kit import (
     PARENT,
     QUEUED,

@@ -15,7 +15,7 @@ from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.machines.socket_owner import unix_listening
 from tests.conformance.clients_kit import QUICK
-from tests.emulator.cloud_kit import PROJECT, ZONE, a_lab
+from tests.emulator.emulator_lab import PROJECT, ZONE, a_lab
 from tests.emulator.http_fixture import served
 from tests.emulator.queued_kit import submit
 

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.emulator.start_options import Options
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, ZONE, a_lab, node_body
 from tests.emulator.queued_kit import PARENT, QUEUED, UNTIL_ACTIVE, spec, state, submit
 
 SMALL = {"reservations": {(ZONE, "mine"): "v5litepod-8"}}

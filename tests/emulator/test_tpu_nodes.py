@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tests.emulator.cloud_kit import NODES, PROJECT, SPOT_NODE, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, PROJECT, SPOT_NODE, ZONE, a_lab, node_body
 
 ENV_LINE = re.compile(r"([A-Z_]+): '(.*)'")
 

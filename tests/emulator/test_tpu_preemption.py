@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, a_lab, node_body
 
 DAY = 24 * 3600
 

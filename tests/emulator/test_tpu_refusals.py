@@ -5,7 +5,7 @@ import re
 import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, ZONE, a_lab, node_body
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, ZONE, a_lab, node_body
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 

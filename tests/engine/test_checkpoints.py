@@ -9,7 +9,7 @@ from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_nam
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
 from tests.agent import format_trees as trees
-from tests.google.adapter_kit import a_bucket, a_lab
+from tests.google.adapter_lab import a_bucket, a_lab
 
 DATA = {"state.json": b"{}", "part/weights": b"w" * 5000}
 MARKER = CheckpointSpec()

@@ -18,7 +18,7 @@ from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.fleet.tasks import TaskState
 from orchestrator.planning.notifications import Notification, due
-from tests.google.adapter_kit import a_bucket, a_lab
+from tests.google.adapter_lab import a_bucket, a_lab
 from tests.kit.records import record_of
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import world

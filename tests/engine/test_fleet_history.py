@@ -8,7 +8,7 @@ from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.domain.spec import JobSpec
 from orchestrator.engine.fleet.history import FleetHistory, read_collected
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from tests.google.adapter_kit import a_bucket, a_lab
+from tests.google.adapter_lab import a_bucket, a_lab
 
 NODES = {"n-001", "n-002"}
 

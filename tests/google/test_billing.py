@@ -15,7 +15,7 @@ from orchestrator.google import billing_catalog
 from orchestrator.google.billing_catalog import read_skus
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.pricing.skus import prices_of
-from tests.google.adapter_kit import a_lab
+from tests.google.adapter_lab import a_lab
 
 PLACE = ("v5litepod-4", "europe-west4-b")
 

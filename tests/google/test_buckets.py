@@ -7,7 +7,7 @@ from orchestrator.domain.machines.scopes import BUCKET_ROLE, READER_ROLE, WRITER
 from orchestrator.domain.observation import Absent, Unknown
 from orchestrator.errors import AuthError, ConflictError, Retry, TransientError
 from orchestrator.google.buckets import GcsBuckets, foreign_bucket
-from tests.google.adapter_kit import ACCOUNT, LABEL, a_bucket, a_lab
+from tests.google.adapter_lab import ACCOUNT, LABEL, a_bucket, a_lab
 
 MEMBER = f"serviceAccount:{ACCOUNT}"
 NARROW = not_controlled("demo-bucket")

@@ -19,7 +19,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.vms import ComputeVms
 from tests.emulator.http_fixture import serve
-from tests.google.adapter_kit import LABEL, PROJECT, ZONE, a_bucket, a_lab, a_node, a_vm, canned
+from tests.google.adapter_lab import LABEL, PROJECT, ZONE, a_bucket, a_lab, a_node, a_vm, canned
 
 NOTHING = {"nodes": []}
 

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.errors import TpuctlError
-from tests.google.adapter_kit import ACCOUNT, a_bucket, a_lab, a_node, a_vm, vms_of
+from tests.google.adapter_lab import ACCOUNT, a_bucket, a_lab, a_node, a_vm, vms_of
 from tests.google.error_table import EXPECTED, shape, table
 
 ROWS = {where: [row for row in table() if row["where"] == where] for where in ("call", "lro", "op.error")}

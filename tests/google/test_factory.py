@@ -9,7 +9,7 @@ from orchestrator.domain.observation import Absent, Present
 from orchestrator.domain.spec import BucketSpec, JobSpec, Spec, TpuSpec
 from orchestrator.errors import AuthError
 from orchestrator.google.factory import open_cloud, read_account
-from tests.google.adapter_kit import ACCOUNT, PROJECT, ZONE, a_lab
+from tests.google.adapter_lab import ACCOUNT, PROJECT, ZONE, a_lab
 
 SPEC = Spec(name="demo", tpu=TpuSpec("v5litepod-8", (ZONE,)), job=JobSpec("python train.py"))
 

@@ -9,7 +9,7 @@ from orchestrator.domain.observation import Unknown
 from orchestrator.google.clients import Clients
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists
-from tests.google.adapter_kit import LABEL, PROJECT, ZONE, canned
+from tests.google.adapter_lab import LABEL, PROJECT, ZONE, canned
 
 PATH = f"projects/{PROJECT}/locations/{ZONE}/nodes"
 

@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.ports import NetworkInterface
 from orchestrator.google.bodies import instance_body, node_body
 from orchestrator.google.request_ids import RequestIds
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_node, a_vm
 
 DAY = 86400
 

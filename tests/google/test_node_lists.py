@@ -6,7 +6,7 @@ from orchestrator.domain.all_zones import AllZones
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.errors import Retry
 from orchestrator.google.nodes import TpuNodes
-from tests.google.adapter_kit import LABEL, PROJECT, ZONE, canned
+from tests.google.adapter_lab import LABEL, PROJECT, ZONE, canned
 
 
 def page(names, token="", unreachable=()):

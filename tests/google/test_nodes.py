@@ -6,7 +6,7 @@ from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import ConflictError, NotFoundError, QuotaError, Retry, UsageError
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_lab, a_node
 
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 

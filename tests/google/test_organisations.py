@@ -13,7 +13,7 @@ from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.project_probe import Probe
 from orchestrator.google.refusal import HTTP_NAMES, GoogleRefusal
-from tests.google.adapter_kit import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
+from tests.google.adapter_lab import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
 
 CUSTOM = ("lab/west@europe-west4",)
 LAB = NetworkInterface("lab", "west")

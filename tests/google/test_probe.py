@@ -6,7 +6,7 @@ from orchestrator.advice.doctor.google import IAP_RANGE
 from orchestrator.domain.observation import Absent, Present
 from orchestrator.emulator.state.vm import vm_rules
 from orchestrator.google.project_probe import Probe, _covers
-from tests.google.adapter_kit import a_lab
+from tests.google.adapter_lab import a_lab
 
 
 @pytest.mark.parametrize(

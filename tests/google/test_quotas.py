@@ -10,7 +10,7 @@ from orchestrator.emulator.http.router import Router
 from orchestrator.errors import QuotaError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.project_probe import Probe, _limit
-from tests.google.adapter_kit import OTHER_ZONE, ZONE, a_lab, a_node
+from tests.google.adapter_lab import OTHER_ZONE, ZONE, a_lab, a_node
 
 SERVING = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 PODS = "TPUV3sPodPerProjectPerRegionForTPUAPI"

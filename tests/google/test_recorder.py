@@ -9,7 +9,7 @@ from orchestrator.app.selftest.exchange_recorder import Recorder
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.errors import TpuctlError
 from orchestrator.google.answer_hooks import listening
-from tests.google.adapter_kit import a_lab, a_node
+from tests.google.adapter_lab import a_lab, a_node
 
 PRIVATE = "echo a-very-private-script"
 

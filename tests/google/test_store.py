@@ -7,7 +7,7 @@ import pytest
 from orchestrator.engine.lease.lease_object import TOO_SOON
 from orchestrator.errors import AuthError, NotFoundError, PreconditionError, TransientError, UnknownCloudError
 from orchestrator.google.objects import GcsStore
-from tests.google.adapter_kit import a_bucket, a_lab, canned
+from tests.google.adapter_lab import a_bucket, a_lab, canned
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.queued_resources import TpuQueued
-from tests.google.adapter_kit import ZONE, a_node, canned
+from tests.google.adapter_lab import ZONE, a_node, canned
 
 NAME = f"projects/local-project/locations/{ZONE}/operations/operation-1783693569476-656428598c851"
 BORN = "2026-11-22T10:00:00.123456789Z"

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, Present, Unknown, VmState
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import AuthError, ConflictError, NotFoundError, Retry, TransientError
-from tests.google.adapter_kit import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned, vms_of
+from tests.google.adapter_lab import LABEL, OTHER_ZONE, ZONE, a_lab, a_vm, canned, vms_of
 
 
 def test_a_vm_is_created_and_observed():

@@ -1,6 +1,10 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "Grant": "RunningFleet; a grant is IAM's",
+    "MachineCapacity": "MachineSize; capacity is a zone's",
+    "Wide": "MultiSliceTask",
+    "wide_tasks": "multi_slice_tasks",
     "NodeUse": "Use",
     "unbroken": "undisturbed (a run of a rehearsal without faults)",
     "unbroken_loss": "undisturbed_loss",

@@ -102,7 +102,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
     assert [change[1:] for change in queue_curve([job], found)[0]] == [(0, 1), (1, 0), (0, 0)]
 
 
-def test_the_remaining_time_of_wide_tasks_counts_all_their_nodes():
+def test_the_remaining_time_of_multi_slice_tasks_counts_all_their_nodes():
     """Two more tasks, each a hundred seconds on two of four nodes."""
     (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
     submission = Submission("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))

@@ -309,7 +309,7 @@ OTHER = {
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("key", OTHER)
 def test_what_the_table_calls_preserved_is_in_the_files(key, target):
-    """Another value gives other files, where the table does not say that it is lost."""
+    """Another value gives other files, where the table does not say that it is unsupported."""
     spec = spec_of(SPEC)
     changed = put(spec, key.split("."), OTHER[key])
     retained = key in EVERYWHERE or not UNSUPPORTED[entry(key)][TARGETS.index(target)]

@@ -23,7 +23,7 @@ from orchestrator.domain.spec import BucketSpec
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
-from tests.emulator.cloud_kit import node_body, vm_body
+from tests.emulator.emulator_lab import node_body, vm_body
 from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of

@@ -30,7 +30,7 @@ from orchestrator.errors import AuthError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.secret_manager import SecretManager
 from orchestrator.scripts.render import machine_scripts
-from tests.emulator.cloud_kit import PROJECT, a_lab
+from tests.emulator.emulator_lab import PROJECT, a_lab
 from tests.emulator.http_fixture import serve
 from tests.google.error_table import RPC_INFO, response
 from tests.scripts.render_kit import make_spec, make_target

@@ -37,7 +37,7 @@ _TRAINERS: Final = (
 
 
 @dataclass(frozen=True)
-class MachineCapacity:
+class MachineSize:
     """Disk and memory of the machine that runs the job; 0 if not known."""
 
     name: str
@@ -150,14 +150,12 @@ def _copies(spec: Spec, facts: SourceFacts) -> tuple[int, str]:
     return 0, ""
 
 
-def _machine(spec: Spec, catalog: Catalog) -> MachineCapacity | None:
+def _machine(spec: Spec, catalog: Catalog) -> MachineSize | None:
     accelerator = catalog.accelerator(spec.tpu.type)
     processes = 8 if accelerator is None else accelerator.chips_per_host * accelerator.devices_per_chip
     if spec.job.run_on == "vm":
         vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
-        return MachineCapacity(
-            vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes
-        )
+        return MachineSize(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
     if accelerator is None:
         return None
     name = (
@@ -165,7 +163,7 @@ def _machine(spec: Spec, catalog: Catalog) -> MachineCapacity | None:
         if accelerator.generation in _FROM_MEMORY
         else accelerator.type
     )
-    return MachineCapacity(name, TPU_DISK_GB, accelerator.host_mem_gib, processes)
+    return MachineSize(name, TPU_DISK_GB, accelerator.host_mem_gib, processes)
 
 
 def _whole(text: str | None, otherwise: int) -> int:

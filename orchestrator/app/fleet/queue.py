@@ -12,10 +12,10 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet.gate import Gate, gate
+from orchestrator.planning.fleet.multi_slice import Shortage, multi_slice_tasks, shortage
 from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
 from orchestrator.planning.fleet.team import Team
-from orchestrator.planning.fleet.wide_tasks import Shortage, shortage, wide_tasks
 
 NO_JOB = "see: tpuctl fleet queue"
 
@@ -52,8 +52,8 @@ def ask_slurm(fleet: Fleet, jobs: Sequence[Submission]) -> SlurmAnswer:
     try:
         slurm = fleet.slurm()
         queued = slurm.queue()
-        wide = any(submission.slices[0] > 1 for submission in jobs)
-        return SlurmAnswer(queued, slurm.node_states() if wide else {})
+        multi_slice = any(submission.slices[0] > 1 for submission in jobs)
+        return SlurmAnswer(queued, slurm.node_states() if multi_slice else {})
     except TpuctlError as error:
         return SlurmAnswer(message=error.message)
 
@@ -80,7 +80,7 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     owing = team_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
     there = [FleetNode(node, NodePhase.UP, observed) for node, observed in answer.nodes.items()]
-    tasks = wide_tasks(found, ended, queued, owing) if there else ()
+    tasks = multi_slice_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
     return Queue(rows(submissions, ended, queued), answer.message, gates, known, team, read.unread, lacks)

@@ -17,6 +17,13 @@ from orchestrator.engine.fleet import job_store, team_store
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
+from orchestrator.planning.fleet.multi_slice import (
+    REFUSAL_COUNTS,
+    MultiSliceTask,
+    gather,
+    multi_slice_tasks,
+    shortage,
+)
 from orchestrator.planning.fleet.size import (
     FleetNode,
     NodePhase,
@@ -25,7 +32,6 @@ from orchestrator.planning.fleet.size import (
     nodes_missing,
     resize,
 )
-from orchestrator.planning.fleet.wide_tasks import REFUSAL_COUNTS, Wide, gather, shortage, wide_tasks
 
 
 class NodeWatch(Protocol):
@@ -44,8 +50,8 @@ class Load:
 
     waiting: int
     observations: dict[str, SlurmNode]
-    tasks: tuple[Wide, ...]
-    wide: bool
+    tasks: tuple[MultiSliceTask, ...]
+    multi_slice: bool
 
 
 class Sizing:
@@ -86,7 +92,7 @@ class Sizing:
                 NodePhase.UP if name in busy else fleet.phase(name),
                 observations[name],
                 self._free.get(name),
-                *((fleet.bound_to(name), fleet.heading(name)) if load.wide else ()),
+                *((fleet.bound_to(name), fleet.heading(name)) if load.multi_slice else ()),
             )
             for name in node_names(fleet.spec)
             if name in observations
@@ -220,6 +226,6 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     team, over = team_store.read_team(fleet.head.store), team_store.over_budget(fleet.head.store)
     return Load(
         nodes_missing(submissions, ended, queued, team, over), observations,
-        wide_tasks(submissions, ended, queued, over),
+        multi_slice_tasks(submissions, ended, queued, over),
         any(submission.slices[1] > 1 for submission in submissions),
     )  # fmt: skip

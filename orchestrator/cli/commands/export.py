@@ -29,7 +29,7 @@ def command(
     Write into FOLDER what a person would run by hand with gcloud, or what another system runs.
 
     The files need no tpuctl, and use names and a bucket of their own. Secrets are named, their values are
-    not in them. README.md in FOLDER says what to do and lists what is lost without tpuctl. Nothing is
+    not in them. README.md in FOLDER says what to do and lists what is unsupported without tpuctl. Nothing is
     created in the cloud.
     """
     from orchestrator.app.export import export

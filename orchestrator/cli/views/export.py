@@ -1,4 +1,4 @@
-"""Show what was exported, and what is lost without tpuctl."""
+"""Show what was exported, and what is unsupported without tpuctl."""
 
 from orchestrator.app.export import Exported
 from orchestrator.cli.console import print_json, put, say
@@ -6,7 +6,7 @@ from orchestrator.cli.views.init import line
 
 
 def show(done: Exported, *, as_json: bool) -> None:
-    """Print what is lost, where the files are, and the next step."""
+    """Print what is unsupported, where the files are, and the next step."""
     if as_json:
         print_json("export", done.as_dict())
         return

@@ -79,7 +79,7 @@ def jobset_files(
         "jobset.yaml": document(
             "Made by tpuctl export --to jobset: the job, for JobSet 0.12 (jobset.x-k8s.io/v1alpha2). "
             f"{'' if spec.job.image else _EXAMPLE}{_UNKNOWN} {_BETWEEN if slices > 1 else ''}"
-            "README.md says what to do before kubectl apply, and what is lost.",
+            "README.md says what to do before kubectl apply, and what is unsupported.",
             _account(spec), _jobset(spec, host, accelerator, digest, slices),
         ),
     }  # fmt: skip

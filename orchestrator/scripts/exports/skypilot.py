@@ -26,7 +26,7 @@ def skypilot_files(spec: Spec, project: str, workers: int) -> dict[str, str]:
     return {
         "task.yaml": document(
             "Made by tpuctl export --to skypilot, for SkyPilot 0.14. Run it in the folder of tpuctl.yaml, for "
-            "workdir and local data start there. README.md says how, and what is lost.",
+            "workdir and local data start there. README.md says how, and what is unsupported.",
             _task(spec, host),
         ),
     }  # fmt: skip

@@ -135,7 +135,7 @@ def readme(title: str, steps: Iterable[tuple[str, str]], rows: Iterable[Unsuppor
     return "\n".join((
         f"# {title}", "", "Made by `tpuctl export`. Nothing is created yet.",
         *(line for n, (what, command) in enumerate(steps, 1) for line in ("", f"{n}. {what}", "", *_code(command))),
-        "", "## What is lost", "", "| what | why, and what takes its place |", "| --- | --- |",
+        "", "## What is unsupported", "", "| what | why, and what takes its place |", "| --- | --- |",
         *(f"| {row.what} | {row.message} |" for row in rows), "",
     ))  # fmt: skip
 

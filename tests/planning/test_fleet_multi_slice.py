@@ -3,12 +3,18 @@
 import pytest
 
 from orchestrator.domain.spec import JobSpec
+from orchestrator.planning.fleet.multi_slice import (
+    Gathering,
+    MultiSliceTask,
+    gather,
+    multi_slice_tasks,
+    shortage,
+)
 from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
-from orchestrator.planning.fleet.wide_tasks import Gathering, Wide, gather, shortage, wide_tasks
 
 A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
-TASK = Wide("wide", 0, 2)
+TASK = MultiSliceTask("wide", 0, 2)
 LATER = 1000.0
 
 
@@ -27,16 +33,16 @@ def submission(name="wide", slices=(2, 2), at=1.0, **more):
     return Submission(name, ({}, {}), JobSpec("x"), "b", "s", at, slices=slices, **more)
 
 
-def test_only_wide_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
+def test_only_multi_slice_tasks_that_may_begin_and_have_no_nodes_are_looked_at():
     """The oldest job first; `min` is enough."""
     submissions = [
         submission("late", (3, 4), 9.0), submission(), submission("one", (1, 1)), submission("held", held=True),
         submission("next", after={"wide": "ok"}),
     ]  # fmt: skip
     queued = [Queued("wide", 0, "RUNNING", "1", node="n-[1-2]")]
-    found = wide_tasks(submissions, {"late": {0: TaskState.DONE}}, queued)
-    assert found == (Wide("wide", 1, 2), Wide("late", 1, 3))
-    assert wide_tasks([submission(user="bob")], {}, [], {"bob"}) == ()
+    found = multi_slice_tasks(submissions, {"late": {0: TaskState.DONE}}, queued)
+    assert found == (MultiSliceTask("wide", 1, 2), MultiSliceTask("late", 1, 3))
+    assert multi_slice_tasks([submission(user="bob")], {}, [], {"bob"}) == ()
 
 
 @pytest.mark.parametrize("state", ["IDLE", "ALLOCATED", "MIXED"])
@@ -50,7 +56,7 @@ def test_nothing_moves_while_a_zone_has_enough_nodes(state):
 def test_idle_nodes_come_to_where_most_are():
     """Of equals the first zone of the file; one that works stays."""
     assert decide([node(1, A), node(2, B)]) == Gathering(A, ("n-2",))
-    assert decide([node(1, B), node(2, B), node(3, A)], Wide("w", 0, 3)) == Gathering(B, ("n-3",))
+    assert decide([node(1, B), node(2, B), node(3, A)], MultiSliceTask("w", 0, 3)) == Gathering(B, ("n-3",))
     assert decide([node(1, A), node(2, B, "ALLOCATED")]) == Gathering(A)
 
 

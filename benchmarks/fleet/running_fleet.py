@@ -38,14 +38,14 @@ class Step:
     number: int
 
 
-class Grant:
+class RunningFleet:
     """
     Hold a fleet of *nodes* machines, with a local cloud and a user's folder of its own.
 
-    *fleet* is what its file says of it besides the nodes, `poll` how often the watch lists TPUs.
+    *settings* is what its file says of it besides the nodes, `poll` how often the watch lists TPUs.
     """
 
-    def __init__(self, folder: Path, nodes: int, fleet: str = "", poll: str = "15s") -> None:
+    def __init__(self, folder: Path, nodes: int, settings: str = "", poll: str = "15s") -> None:
         self.stage, self.nodes = Stage(folder, NAME), nodes
         # Installed code has its bytecode; each command that compiles all of it would be another measurement.
         self.stage.environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -53,7 +53,7 @@ class Grant:
         source.mkdir()
         (source / "task.py").write_text(TASK.read_text())
         (self.stage.work / "tpuctl.yaml").write_text(
-            f"name: {NAME}\ntpu: {{type: v2-8, zones: [{ZONE}]}}\nfleet: {{nodes: {nodes}{fleet}}}\n"
+            f"name: {NAME}\ntpu: {{type: v2-8, zones: [{ZONE}]}}\nfleet: {{nodes: {nodes}{settings}}}\n"
             f"watch: {{poll: {poll}}}\n"
         )
 
@@ -190,14 +190,14 @@ class Grant:
 
 
 @contextmanager
-def watched(folder: Path, nodes: int, fleet: str = "") -> Iterator[Grant]:
+def watched(folder: Path, nodes: int, settings: str = "") -> Iterator[RunningFleet]:
     """Yield a fleet that is up and watched; then reset its cloud, and fail if a process or a file is left."""
-    grant = Grant(folder, nodes, fleet)
+    fleet = RunningFleet(folder, nodes, settings)
     try:
-        grant.bring_up()
-        yield grant
+        fleet.bring_up()
+        yield fleet
     finally:
-        grant.stage.close()
+        fleet.stage.close()
 
 
 def redone(steps: list[Step]) -> list[int]:

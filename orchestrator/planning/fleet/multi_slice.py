@@ -21,7 +21,7 @@ _ABSENT = frozenset(("DOWN", "UNKNOWN", "FUTURE"))
 
 
 @dataclass(frozen=True)
-class Wide:
+class MultiSliceTask:
     """A task that waits for at least *least* nodes in one zone."""
 
     job: str
@@ -33,7 +33,7 @@ class Wide:
 class Shortage:
     """A task that no zone has enough nodes for, and how many are in each."""
 
-    task: Wide
+    task: MultiSliceTask
     there: Mapping[str, int]
 
     @property
@@ -52,15 +52,15 @@ class Gathering:
     free: tuple[str, ...] = ()
 
 
-def wide_tasks(
+def multi_slice_tasks(
     submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
     over_budget: Collection[str] = (),
-) -> tuple[Wide, ...]:  # fmt: skip
+) -> tuple[MultiSliceTask, ...]:  # fmt: skip
     """Return the tasks of several slices that may begin and have no nodes, the oldest job first."""
     known = {submission.name: submission for submission in submissions}
     running = {(one.job, one.number) for one in queued if one.node}
     return tuple(
-        Wide(submission.name, number, submission.slices[0])
+        MultiSliceTask(submission.name, number, submission.slices[0])
         for submission in sorted(known.values(), key=lambda one: (one.submitted_at, one.name))
         if submission.slices[0] > 1 and gate(submission, known, ended, over_budget) == OPEN
         for number in unfinished(submission, ended.get(submission.name, {}))
@@ -68,7 +68,7 @@ def wide_tasks(
     )
 
 
-def shortage(tasks: Sequence[Wide], nodes: Iterable[FleetNode]) -> Shortage | None:
+def shortage(tasks: Sequence[MultiSliceTask], nodes: Iterable[FleetNode]) -> Shortage | None:
     """
     Return the first task that no zone has enough nodes for; None where one has.
 

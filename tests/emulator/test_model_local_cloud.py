@@ -10,7 +10,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.kernel import AddressPool
 from orchestrator.errors import LocalCloudError
-from tests.emulator.cloud_kit import NODES, SPOT_NODE, UUID, VMS, a_lab, node_body, vm_body
+from tests.emulator.emulator_lab import NODES, SPOT_NODE, UUID, VMS, a_lab, node_body, vm_body
 
 HOUR = 3600.0
 
