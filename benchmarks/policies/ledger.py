@@ -29,14 +29,14 @@ class Ledger:
     """
     Collect what a policy does in a market.
 
-    *useful* is with a save each `every` seconds. With *spaced* also what the same machines would have
+    *useful* is with a save each `every` seconds. With *by_save_interval* also what the same machines would have
     kept: *automatic* with `every: auto`, *swift* with that and asynchronous saves, *free* if saves take no time and
     no work were lost, *fixed* with a save each INTERVALS seconds. *used* counts machines whose job made a step.
     """
 
     market: Market
     noticed: bool = False
-    spaced: bool = True
+    by_save_interval: bool = True
     useful: float = 0.0
     automatic: float = 0.0
     swift: float = 0.0
@@ -96,8 +96,8 @@ class Ledger:
         self.used += 1
         useful = _survives(latency.worked(first, until), last=noticed)
         self.useful += useful
-        if self.spaced:
-            self._space(first, until, zone, last=noticed)
+        if self.by_save_interval:
+            self._book_intervals(first, until, zone, last=noticed)
         known = self.zones.get(zone, UNKNOWN_ZONE)
         self.zones[zone] = ZonePreemptions(known.lived + min(stop, death) - ready, known.preemptions + 1)
         self.periods.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
@@ -107,8 +107,8 @@ class Ledger:
         self.lost_at, self.taken = death if noticed else min(stop, death), 0
         return useful
 
-    def _space(self, first: float, until: float, zone: int, *, last: bool) -> None:
-        """Book what other spacings of saves would have kept of a machine."""
+    def _book_intervals(self, first: float, until: float, zone: int, *, last: bool) -> None:
+        """Book what other save intervals would have kept of a machine."""
         latency, known = self.market.latency, self.zones.get(zone, UNKNOWN_ZONE)
         swift = replace(latency, save=ASYNCHRONOUS)
         self.free += until - first

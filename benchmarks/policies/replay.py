@@ -125,7 +125,7 @@ def replay(task: Task) -> Result:
     policy, total = BY_NAME[task.policy], Result()
     for part in groups(task.trace, policy.each):
         market = Market(task.trace.only(*part), task.latency, task.stress, task.seed, task.lived)
-        ledger = Ledger(market, noticed=policy.noticed, spaced=policy.name.startswith(RACE))
+        ledger = Ledger(market, noticed=policy.noticed, by_save_interval=policy.name.startswith(RACE))
         policy.run(ledger, Random(f"{task.seed} {part}"))
         one = Result(market.end, recoveries=ledger.recoveries, fixed=ledger.fixed)
         for name in SUMS[1:]:

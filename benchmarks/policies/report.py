@@ -128,7 +128,7 @@ def goals(run: Run) -> str:
         _line(
             f"without notices, `every: auto`, at least 0.975, lowest in {blind.scene.title}",
             blind.reached(NO_NOTICE_AUTO), 0.975, least=True,
-            message=f"{_gap(blind, NO_NOTICE_AUTO)}; {_spacing(blind)}",
+            message=f"{_gap(blind, NO_NOTICE_AUTO)}; {_save_intervals(blind)}",
         ),
         _line("delay p90 at most 30 s", race.delay(0.9), 30.0, " s", message=_late(race, 30.0)),
         _line(f"delay p99 at most two refusals, {two:.0f} s", race.delay(0.99), two, " s",
@@ -172,8 +172,8 @@ def _gap(outcome: Outcome, name: str) -> str:
     )
 
 
-def _spacing(outcome: Outcome) -> str:
-    """Say what no spacing of saves could have passed, and what the best fixed one has reached in hindsight."""
+def _save_intervals(outcome: Outcome) -> str:
+    """Say what no save interval could have passed, and what the best fixed one has reached in hindsight."""
     r, bound = outcome.results[NO_NOTICE], outcome.bound * outcome.results[NO_NOTICE].wall
     best = max(range(len(INTERVALS)), key=lambda number: r.fixed[number])
     return (

@@ -14,7 +14,7 @@ from orchestrator.domain.machines.capacity import (
     merged,
     zone_history,
 )
-from orchestrator.engine.records.capacity_history import SPACING, decoded, encoded
+from orchestrator.engine.records.capacity_history import WRITE_INTERVAL, decoded, encoded
 from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
 
@@ -49,15 +49,15 @@ def test_a_long_stockout_is_written_once_a_minute_at_most_and_calm_not_at_all(la
     """Each refusal changes the history, the object follows; when nothing happens nothing is written."""
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
     controller, times = writes(lab)
-    assert 5 <= len(times) <= 900 / SPACING + 1
-    assert min(later - earlier for earlier, later in pairwise(times)) >= SPACING
+    assert 5 <= len(times) <= 900 / WRITE_INTERVAL + 1
+    assert min(later - earlier for earlier, later in pairwise(times)) >= WRITE_INTERVAL
     assert retained(lab).refused >= 5
     lab.change(stockouts=frozenset())
     controller.up()
     lab.wait(120)
     controller.run(seconds=300, passes=1000)
     before = lab.get(object_names.CAPACITY)
-    controller.run(seconds=20 * SPACING, passes=1000)
+    controller.run(seconds=20 * WRITE_INTERVAL, passes=1000)
     assert lab.get(object_names.CAPACITY) == before
 
 
@@ -65,7 +65,7 @@ def remembering(lab):
     """Run a deployment that was refused in its first zone, and return what it remembers."""
     lab.change(stockouts=frozenset({ZONE}))
     controller = lab.up(SPEC)
-    lab.wait(SPACING + 1)
+    lab.wait(WRITE_INTERVAL + 1)
     controller.run(seconds=120)
     assert retained(lab).refused
     return controller

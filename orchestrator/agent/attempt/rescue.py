@@ -44,7 +44,7 @@ Call = Callable[[str, Callable[[], Any]], Any]
 """Runs its second argument with retries; the first one names the action in messages."""
 ByContent = Dict[Tuple[str, int], UncommittedFile]
 """Files in the bucket by (sha256, size)."""
-SPACING = 1.0
+WRITE_INTERVAL = 1.0
 """Seconds between two partial manifests; Cloud Storage allows about one write a second for one object."""
 CHANGES = 3
 """Reads of a changing file before it is skipped: the job has ended, so some other program writes it."""
@@ -182,7 +182,7 @@ class Rescue:
                     uploaded[result.name] = known[result.sha256, result.size] = result
                     taken[result.object] = result
                 manifest = self._with(manifest, uploaded, skipped)
-                if self._clock.monotonic() - self._written >= SPACING:
+                if self._clock.monotonic() - self._written >= WRITE_INTERVAL:
                     self._write(manifest, call)
         # `complete` only in the last write: after a kill before it, the next agent continues from the partial one.
         manifest = replace(self._with(manifest, uploaded, skipped), complete=True)

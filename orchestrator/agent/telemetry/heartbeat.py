@@ -31,7 +31,7 @@ _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
-"""Spacings from the `at` in the report of an earlier agent to the next write: it is older than its own write."""
+"""Write intervals from the `at` in the report of an earlier agent to the next write: it is older than its own write."""
 _INHERITED = ("attempt", "starts")
 
 
@@ -139,7 +139,7 @@ class HeartbeatWriter:
         self._status = status
         self._lock = threading.Lock()
         self._name = heartbeat_name(settings.incarnation, settings.worker)
-        self._spacing = min(1.0, settings.heartbeat)
+        self._write_interval = min(1.0, settings.heartbeat)
         self._last = float("-inf")
         self._reported_at = float("-inf")
         self._reported = -1
@@ -193,17 +193,17 @@ class HeartbeatWriter:
             phase == Phase.RUN and target is not None and (self._status.get("committed_step") or 0) >= target
         )
         passing = (ends or phase in _PASSING) and not self._status.get("notice")
-        return self._spacing if passing else self._rest()
+        return self._write_interval if passing else self._rest()
 
     def _rest(self) -> float:
         """Return the seconds until the object may be written again, also after a write of an earlier agent."""
         if self._reported >= 0:
-            return max(0.0, self._last + self._spacing - self._clock.monotonic())
+            return max(0.0, self._last + self._write_interval - self._clock.monotonic())
         at = (self._before or {}).get("at")
         if not isinstance(at, (int, float)) or at > self._clock.now():
             return 0.0
         # `at` is set before the upload, so the bucket's time of the write is slightly later.
-        return max(0.0, at + LATER * self._spacing - self._clock.now())
+        return max(0.0, at + LATER * self._write_interval - self._clock.now())
 
     def _read_before(self, timeout: float) -> Dict[str, Any]:
         if self._before is None:

@@ -17,7 +17,7 @@ FILE, EVENTS, COMMITS = "file", "events", "commits"
 
 WINDOW = 600.0
 """Seconds over which the rate is measured, long enough to include saves and evaluations."""
-SPACING = 1.0
+POINT_INTERVAL = 1.0
 """Least seconds between two points of the rate: faster steps would be measured by the noise of the clock."""
 
 
@@ -101,9 +101,9 @@ class StepRate:
         if source != self._source or (self._points and step < self._points[-1][1]):
             self._points, self._source, self.value = [], source, None
         first = self._points[0] if self._points else (now, step)
-        if now - first[0] >= SPACING:
+        if now - first[0] >= POINT_INTERVAL:
             self.value = (step - first[1]) / (now - first[0])
-        if not self._points or now - self._points[-1][0] >= SPACING:
+        if not self._points or now - self._points[-1][0] >= POINT_INTERVAL:
             self._points.append((now, step))
         while len(self._points) > 2 and now - self._points[0][0] > WINDOW:
             del self._points[0]

@@ -18,9 +18,9 @@ from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_tex
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.uncommitted import checkpoint_name, uncommitted, uncommitted_text
 
-FIRST_SPACING = 10.0
+FIRST_LINE_INTERVAL = 10.0
 """Seconds from a change to a line that reports only steps and checkpoints; the pauses after that double."""
-SPACING = 300.0
+MAX_LINE_INTERVAL = 300.0
 """Most seconds between two such lines."""
 LESS = ("rate", "cost", "loss", "checkpoint")
 """What the live line leaves out first where it has no room for the age of the report."""
@@ -48,7 +48,7 @@ class ProgressLine:
         self._said: tuple[object, ...] = ()
         self._step: int | None = None
         self._at = 0.0
-        self._spacing = FIRST_SPACING
+        self._line_interval = FIRST_LINE_INTERVAL
         self._lying = ""
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
@@ -96,12 +96,12 @@ class ProgressLine:
         """Return whether to print a line; beside a live line only for a new phase."""
         # A machine's first checkpoint counts as a change: from then on a preemption costs little.
         news = (beat.incarnation, beat.phase, not self._printer.live and beat.committed_step is not None)
-        stepped = not self._printer.live and beat.step != self._step and at - self._at >= self._spacing
+        stepped = not self._printer.live and beat.step != self._step and at - self._at >= self._line_interval
         before, self._said = self._said, news
         if news != before:
-            self._spacing = FIRST_SPACING
+            self._line_interval = FIRST_LINE_INTERVAL
         elif stepped:
-            self._spacing = min(2 * self._spacing, SPACING)
+            self._line_interval = min(2 * self._line_interval, MAX_LINE_INTERVAL)
         return news != before or stepped
 
 

@@ -18,7 +18,7 @@ from orchestrator.engine.loop.wake_object import SHORT, WakeObject
 from orchestrator.engine.outcome_errors import raise_blind, raise_bucket_gone
 from orchestrator.engine.reconcile.observe import unforeseen
 from orchestrator.engine.reconcile.reconciler import Reconciler
-from orchestrator.engine.records.record_store import SPACING
+from orchestrator.engine.records.record_store import WRITE_INTERVAL
 from orchestrator.errors import (
     UNFORESEEN,
     LeaseHeldError,
@@ -261,7 +261,7 @@ class Loop:
         listening = node is not None and node.state is NodeState.READY and node.incarnation
         rest = self._records.rest()
         # Leave the write to the next pass if the object's rate limit would make this one wait.
-        if rest and pause > rest + SPACING:
+        if rest and pause > rest + WRITE_INTERVAL:
             yield Pause(self, rest)
             pause -= rest
             # If the bucket refuses the write now, the next pass repeats it or reports why not.

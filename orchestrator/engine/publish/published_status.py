@@ -21,7 +21,7 @@ from orchestrator.engine.publish.published_copy import AHEAD, HERE, REWRITE, SCH
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UNFORESEEN, DiskError, TpuctlError
 
-SPACING = 5.0
+WRITE_INTERVAL = 5.0
 """Shortest time between two writes to the bucket, in seconds."""
 CURVE_HERE = "curve.json"
 """Copy of the curve in the deployment's folder, for the points that a killed watcher had not stored yet."""
@@ -53,7 +53,7 @@ class Publisher:
             write_private(self.folder / HERE, data)
         words = repr(news)
         # One object takes one write a second; a snapshot that is not renewed becomes stale after FRESH seconds.
-        wait = SPACING if words != self._said else REWRITE
+        wait = WRITE_INTERVAL if words != self._said else REWRITE
         if not usable or now - self._at < wait:
             return
         with suppress(TpuctlError):

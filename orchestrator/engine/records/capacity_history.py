@@ -16,7 +16,7 @@ from orchestrator.engine.records.record_format import adapter, stored_zones, zon
 from orchestrator.errors import NotFoundError, PreconditionError, TpuctlError
 
 SCHEMA = 1
-SPACING = 60.0
+WRITE_INTERVAL = 60.0
 """Shortest time between two writes, in seconds."""
 
 
@@ -52,9 +52,9 @@ class SharedCapacityHistory:
         return record if history is record.capacity_history else replace(record, capacity_history=history)
 
     def keep(self, history: CapacityHistory, now: float) -> None:
-        """Write *history* if they changed and the last attempt is at least SPACING ago. *now* is in seconds."""
+        """Write *history* if they changed and the last attempt is WRITE_INTERVAL before *now*, in seconds."""
         # Not before the first read: an empty history would overwrite what other deployments have learned.
-        if self._unread or history == self._stored or 0 <= now - self._tried_at < SPACING:
+        if self._unread or history == self._stored or 0 <= now - self._tried_at < WRITE_INTERVAL:
             return
         self._tried_at = now
         try:

@@ -28,7 +28,7 @@ from orchestrator.errors import (
 
 # Tries to take the record. An earlier holder has at most one write under way; more mean that it still acts.
 TAKE_TRIES = 3
-SPACING = 1.1
+WRITE_INTERVAL = 1.1
 """Shortest time between two deferrable writes in seconds: one object takes one a second (docs/facts.md 3.2)."""
 SERIALS_A_SECOND = 1000
 """More serials per second than any deployment's record uses."""
@@ -244,8 +244,8 @@ class RecordStore:
     def rest(self) -> float:
         """Return the seconds until the bucket may be written again; 0 if nothing is deferred."""
         since = self._now() - self._written_at
-        due = self.current != self._saved and 0 <= since < SPACING
-        return SPACING - since if due else 0.0
+        due = self.current != self._saved and 0 <= since < WRITE_INTERVAL
+        return WRITE_INTERVAL - since if due else 0.0
 
     def _save_here(self, data: bytes) -> None:
         try:

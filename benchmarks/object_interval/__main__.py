@@ -1,8 +1,8 @@
 """
-python -m benchmarks.spacing: what one change of an object a second costs the commands.
+python -m benchmarks.object_interval: what one change of an object a second costs the commands.
 
 Each turn makes a local cloud with that limit and one without, one after the other. The part
-`spacing` of docs/performance.md is written unless --print is given.
+`object-interval` of docs/performance.md is written unless --print is given.
 """
 
 import os
@@ -96,7 +96,7 @@ class Bench:
 @contextmanager
 def bench(interval: float) -> Iterator[Bench]:
     """Run a local cloud in which one object may change once in *interval* seconds."""
-    with tempfile.TemporaryDirectory(prefix="bench-spacing-") as name:
+    with tempfile.TemporaryDirectory(prefix="bench-object-interval-") as name:
         one = Bench(Path(name))
         one.tpuctl("local", "start", "--object-interval", str(interval), "--no-fresh-project")
         try:
@@ -131,7 +131,7 @@ def main() -> None:
     text = page(found, printed)
     print(text)
     if "--print" not in sys.argv:
-        document.put("spacing", text)
+        document.put("object-interval", text)
 
 
 def page(found: dict[float, dict[str, list[float]]], printed: int) -> str:
