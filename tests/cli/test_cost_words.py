@@ -17,7 +17,7 @@ from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, FleetUsage
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import record
@@ -59,7 +59,7 @@ def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
     """A budget ends a fleet by the upper prices."""
     paid = FleetCost({"sweep": Amount(HOUR, 2.4, 9.6, upper_usd=4.8)}, {}, {})
     usage = FleetUsage("demo", 0.0, (), (), paid, frozenset(), {}, 10.0, unbilled=False)
-    nothing = Queue((), "", {}, {}, Team())
+    nothing = Queue((), "", {}, {}, FleetUsers())
     assert _sum_line(nothing, usage).endswith("; 2.40 to 4.80 USD"), "the line below `fleet queue` too"
     lines = cost_sentences(usage)
     assert lines[:2] == [

@@ -8,15 +8,19 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record
+from orchestrator.domain.spec import UserSpec
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.fleet.job_store import end_marks
+from orchestrator.engine.fleet.user_store import read_users, write_users
 from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.fleet.tasks import TaskState
+from orchestrator.planning.fleet.users import FleetUsers
 from orchestrator.planning.notifications import Notification, due
 from tests.google.adapter_lab import a_bucket, a_lab
 from tests.kit.records import record_of
@@ -71,3 +75,14 @@ def test_an_end_that_was_notified_under_its_earlier_id_is_not_notified_again(was
     outbox = Outbox(store, (), VirtualClock(), [].append)
     outbox.add(due(named, world(heartbeats=Present(())), ended, outcome, "why", 0.0))
     assert outbox.unsent == ((stored,) if folder == OUTBOX else ())
+
+
+def test_the_users_of_a_fleet_that_is_up_are_read():
+    """Its bucket calls them a team."""
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    store, stored = lab.store(), {"users": {"alice": {"share": 2}}, "priorities": {}}
+    store.write(".tpuctl/team.json", bytes_with_checksum({"schema": 1, "team": stored}))
+    assert read_users(store) == FleetUsers({"alice": UserSpec(share=2)})
+    write_users(store, FleetUsers({"bob": UserSpec()}))
+    assert list(verified(store.read(".tpuctl/team.json").data)["team"]["users"]) == ["bob"]

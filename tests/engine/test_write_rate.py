@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, LEASE_BACK, RECORD
+from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, LEASE_RELEASED, RECORD
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError
@@ -153,7 +153,7 @@ def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(l
     quick.lease.release()
     assert lab.clock.now() == before
     assert refused == [LEASE]
-    assert lab.objects(LEASE_BACK)
+    assert lab.objects(LEASE_RELEASED)
     assert current(quick.cloud.store) is None
     lab.wait(1)
     following = lab.controller(state="elsewhere", beside=True, who="there")
@@ -168,7 +168,7 @@ def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
     lab.controller().lease.release()
     lab.wait(1)
     holder = lab.controller()
-    assert lab.objects(LEASE_BACK)
+    assert lab.objects(LEASE_RELEASED)
     assert current(holder.cloud.store) is not None
     with pytest.raises(LeaseHeldError):
         lab.controller(state="elsewhere", beside=True, who="there")

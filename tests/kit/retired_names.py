@@ -1,6 +1,11 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "Team": "FleetUsers",
+    "TEAM": "USERS",
+    "team": "fleet_users",
+    "team_of": "users_of",
+    "LEASE_BACK": "LEASE_RELEASED",
     "SPACING": "WRITE_INTERVAL, POINT_INTERVAL, MAX_LINE_INTERVAL",
     "spacing": "the interval of what: save_interval, object_interval, write_interval",
     "Grant": "RunningFleet; a grant is IAM's",

@@ -16,7 +16,7 @@ from orchestrator.planning.fleet.size import (
     resize,
 )
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
 GOING = SlurmNode(frozenset({"IDLE", "DRAIN"}), True)
@@ -99,9 +99,9 @@ def test_nodes_are_wanted_for_users_who_may_use_them():
     queued = [Queued("one", 0, "RUNNING", "7", node="demo-001")]
     assert nodes_missing([one, two], {}, queued) == 9
     assert nodes_missing([one, two], {}, queued, over_budget={"alice"}) == 4
-    team = Team({"bob": UserSpec(nodes=3)})
-    assert nodes_missing([one, two], {}, queued, team) == 7
-    assert nodes_missing([one], {}, queued, Team({"bob": UserSpec(nodes=1)})) == 0
+    fleet_users = FleetUsers({"bob": UserSpec(nodes=3)})
+    assert nodes_missing([one, two], {}, queued, fleet_users) == 7
+    assert nodes_missing([one], {}, queued, FleetUsers({"bob": UserSpec(nodes=1)})) == 0
 
 
 def test_a_short_task_between_two_looks_is_no_idleness():

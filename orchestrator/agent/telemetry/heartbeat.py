@@ -31,7 +31,7 @@ _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
-"""Write intervals from the `at` in the report of an earlier agent to the next write: it is older than its own write."""
+"""Write intervals from the `at` in an earlier agent's report to the next write: it is older than its own write."""
 _INHERITED = ("attempt", "starts")
 
 

@@ -9,17 +9,17 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.this_computer.login_here import account_here
 from orchestrator.errors import UsageError
 from orchestrator.planning.fleet.tasks import Submission
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 
 
-def caller(choice: Choice, team: Team, named: str | None) -> str:
+def caller(choice: Choice, fleet_users: FleetUsers, named: str | None) -> str:
     """
     Return the caller's login, "" for a fleet without users.
 
     It is that of the credentials; on the local cloud the one *named*. Raise UsageError for a login without a
     share, and for a *named* one that is not the caller's.
     """
-    if not team.users:
+    if not fleet_users.users:
         if named:
             raise UsageError(
                 "this fleet has no users", hint="leave --user out, or write fleet.users and run: tpuctl fleet up",
@@ -34,21 +34,21 @@ def caller(choice: Choice, team: Team, named: str | None) -> str:
             changed="nothing was changed", code="TPU-139",
         )  # fmt: skip
     login = (named or known).lower()
-    if login not in team.users:
+    if login not in fleet_users.users:
         who = f"{login} is no user of this fleet" if login else "who asks is not known"
         raise UsageError(
-            f"{who}; its users are {', '.join(team.users)}",
+            f"{who}; its users are {', '.join(fleet_users.users)}",
             hint="add --user LOGIN" if not login else "add the login to fleet.users and run: tpuctl fleet up",
             changed="nothing was changed", code="TPU-139",
         )  # fmt: skip
     return login
 
 
-def check_owner(choice: Choice, team: Team, named: str | None, submission: Submission) -> None:
+def check_owner(choice: Choice, fleet_users: FleetUsers, named: str | None, submission: Submission) -> None:
     """Raise UsageError if a job belongs to another user."""
-    if not team.users or choice.account_override:
+    if not fleet_users.users or choice.account_override:
         return
-    login = caller(choice, team, named)
+    login = caller(choice, fleet_users, named)
     if submission.user not in ("", login):
         raise UsageError(
             f"{submission.name} belongs to {submission.user}, and you are {login}",

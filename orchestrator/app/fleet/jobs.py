@@ -17,12 +17,12 @@ from orchestrator.config.fleet_job import JobFile, read_job
 from orchestrator.config.layers import overrides_of
 from orchestrator.contract.bucket.object_names import BUNDLES, JOBS
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.errors import UsageError
 from orchestrator.google.objects import GcsStore
 from orchestrator.planning.fleet.deployments import nodes, task_spec
 from orchestrator.planning.fleet.tasks import Submission, again_of
-from orchestrator.planning.fleet.team import NORMAL
+from orchestrator.planning.fleet.users import NORMAL
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.render import MachineTarget, task_script
@@ -96,11 +96,12 @@ def _who_and_when(
     fleet: Fleet, wanted: JobFile, choice: Choice, user: str | None, priority: str | None
 ) -> tuple[str, str]:
     """Return user and priority of a job. Raise UsageError for a priority or an earlier job that is unknown."""
-    team = team_store.read_team(fleet.head.store)
-    login, level = caller(choice, team, user), priority or wanted.priority
-    if level and level not in {NORMAL, *team.priorities}:
+    fleet_users = user_store.read_users(fleet.head.store)
+    login, level = caller(choice, fleet_users, user), priority or wanted.priority
+    if level and level not in {NORMAL, *fleet_users.priorities}:
         raise UsageError(
-            f"this fleet has no priority {level!r}", hint=f"one of {', '.join({NORMAL: 0, **team.priorities})}",
+            f"this fleet has no priority {level!r}",
+            hint=f"one of {', '.join({NORMAL: 0, **fleet_users.priorities})}",
             changed="nothing was submitted", code="TPU-101",
         )  # fmt: skip
     for name in wanted.after:
@@ -154,7 +155,7 @@ def cancel(choice: Choice, which: str, reporter: Reporter, user: str | None = No
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
     submission = submitted_job(store, name)
-    check_owner(choice, team_store.read_team(store), user, submission)
+    check_owner(choice, user_store.read_users(store), user, submission)
     numbers = task_numbers(submission, number)
     # In the bucket first, so that Slurm's queue is not filled up again with cancelled tasks.
     job_store.change(
@@ -172,7 +173,7 @@ def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = Non
     name, number = job_and_task(which)
     store = fleet.head.cloud.store
     submission = submitted_job(store, name)
-    check_owner(choice, team_store.read_team(store), user, submission)
+    check_owner(choice, user_store.read_users(store), user, submission)
     ended = job_store.ended(store, name)
     again = again_of(submission, ended, task_numbers(submission, number))
     slurm = fleet.slurm()
@@ -192,7 +193,7 @@ def hold(choice: Choice, name: str, reporter: Reporter, *, held: bool, user: str
     fleet = fleet_to_read(choice, reporter)
     store = fleet.head.cloud.store
     before = submitted_job(store, name)
-    check_owner(choice, team_store.read_team(store), user, before)
+    check_owner(choice, user_store.read_users(store), user, before)
     job_store.change(store, name, lambda one: replace(one, held=held))
     with leaving(f"{name} is {'held' if held else 'released'}", "run the same command again to tell Slurm"):
         fleet.submit_missing(fleet.slurm(), name)

@@ -8,14 +8,14 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.fleet.sessions import Fleet
 from orchestrator.domain.ports import Store
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet.gate import Gate, gate
 from orchestrator.planning.fleet.multi_slice import Shortage, multi_slice_tasks, shortage
 from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 
 NO_JOB = "see: tpuctl fleet queue"
 
@@ -33,7 +33,7 @@ class Queue:
     message: str
     gates: Mapping[str, Gate]
     submissions: Mapping[str, Submission]
-    team: Team
+    users: FleetUsers
     unread: Mapping[str, TpuctlError] = field(default_factory=dict)
     lacks: Mapping[str, Shortage] = field(default_factory=dict)
 
@@ -76,14 +76,16 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     known = {submission.name: submission for submission in found}
     submissions = found if name is None else (known[name],)
     ended = job_store.all_ended(store, found)
-    team = team_store.read_team(store)
-    owing = team_store.over_budget(store)
+    fleet_users = user_store.read_users(store)
+    owing = user_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
     there = [FleetNode(node, NodePhase.UP, observed) for node, observed in answer.nodes.items()]
     tasks = multi_slice_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
-    return Queue(rows(submissions, ended, queued), answer.message, gates, known, team, read.unread, lacks)
+    return Queue(
+        rows(submissions, ended, queued), answer.message, gates, known, fleet_users, read.unread, lacks
+    )
 
 
 def fleet_to_read(choice: Choice, reporter: Reporter) -> Fleet:

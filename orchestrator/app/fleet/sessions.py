@@ -24,7 +24,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.records.atomic_files import write_private
@@ -270,8 +270,8 @@ class Fleet:
             )
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
         controller = SlurmController(vm.value.internal_ip, self.port, archive)
-        team = team_store.read_team(self.head.store)
-        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, team)
+        fleet_users = user_store.read_users(self.head.store)
+        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, fleet_users)
         return controller
 
     def controller(self) -> SlurmController:
@@ -302,8 +302,8 @@ class Fleet:
             submission.name: submission for submission in sorted(known.jobs, key=lambda one: one.submitted_at)
         }
         ended = job_store.all_ended(self.head.store, submissions.values())
-        team = team_store.read_team(self.head.store)
-        owing = team_store.over_budget(self.head.store)
+        fleet_users = user_store.read_users(self.head.store)
+        owing = user_store.over_budget(self.head.store)
         wanted = {name: unfinished(submission, ended[name]) for name, submission in submissions.items()}
         gates = {
             name: gate(submission, submissions, ended, owing) for name, submission in submissions.items()
@@ -314,7 +314,7 @@ class Fleet:
             for submission in submissions.values()
             if submission.cancelled and only in ("", submission.name)
         ]
-        under = {name: team.options(submissions[name]) for name in gates}
+        under = {name: fleet_users.options(submissions[name]) for name in gates}
         queued = slurm.queue() if gates or dropped or any(ended.values()) else ()
         # The `cancel` was killed before it told Slurm, or Slurm was told to queue them meanwhile.
         slurm.cancel(cancelled(dropped, queued))

@@ -13,7 +13,7 @@ from orchestrator.app.fleet.down import end_node
 from orchestrator.app.fleet.sessions import AT_ONCE, Fleet
 from orchestrator.app.up import record_for_the_watch
 from orchestrator.contract.node_list import node_list
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
@@ -223,9 +223,9 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
         name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
         for name, node in observations.items()
     }
-    team, over = team_store.read_team(fleet.head.store), team_store.over_budget(fleet.head.store)
+    fleet_users, over = user_store.read_users(fleet.head.store), user_store.over_budget(fleet.head.store)
     return Load(
-        nodes_missing(submissions, ended, queued, team, over), observations,
+        nodes_missing(submissions, ended, queued, fleet_users, over), observations,
         multi_slice_tasks(submissions, ended, queued, over),
         any(submission.slices[1] > 1 for submission in submissions),
     )  # fmt: skip

@@ -15,7 +15,7 @@ from orchestrator.app.status.status import watcher_of
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.observation import Absent, Node, Observed, Present, World
 from orchestrator.domain.spec import FleetSpec
-from orchestrator.engine.fleet import team_store
+from orchestrator.engine.fleet import user_store
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
@@ -129,11 +129,11 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
 
 
 def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Reporter) -> Iterator[UserRow]:
-    team = team_store.read_team(fleet.head.store)
-    if not team.users:
+    fleet_users = user_store.read_users(fleet.head.store)
+    if not fleet_users.users:
         return
-    found, over = fleet_usage(choice, reporter), team_store.over_budget(fleet.head.store)
-    for login, user in team.users.items():
+    found, over = fleet_usage(choice, reporter), user_store.over_budget(fleet.head.store)
+    for login, user in fleet_users.users.items():
         mine = [one for one in queued if one.account == login]
         costs = [
             found.cost.jobs.get(job.submission.name, Amount())

@@ -10,13 +10,13 @@ from orchestrator.app.fleet.down import end_node, leftovers_of
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, FleetPrice, for_each
 from orchestrator.app.fleet.usage import UsageReader, reckon
 from orchestrator.app.up import bring_up
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.errors import (
     TpuctlError,
 )
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.size import NodePhase, first_nodes, nodes_missing, wanted_nodes
-from orchestrator.planning.fleet.team import team_of
+from orchestrator.planning.fleet.users import users_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def fleet_up(
     fleet.write_code()
     bring_up(choice, reporter, session=fleet.head)
     # From here on it applies to all users, and to a watch on another computer.
-    team_store.write_team(fleet.head.cloud.store, team_of(fleet.spec.fleet))
+    user_store.write_users(fleet.head.cloud.store, users_of(fleet.spec.fleet))
     reporter.now("Slurm is brought to the VM")
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
@@ -83,7 +83,7 @@ def _end_others(fleet: Fleet, names: tuple[str, ...], controller: SlurmControlle
 def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     submissions = job_store.read_all(fleet.head.store).jobs
-    ended, over = job_store.all_ended(fleet.head.store, submissions), team_store.over_budget(fleet.head.store)
-    waiting = nodes_missing(submissions, ended, (), team_of(fleet.spec.fleet), over)
+    ended, over = job_store.all_ended(fleet.head.store, submissions), user_store.over_budget(fleet.head.store)
+    waiting = nodes_missing(submissions, ended, (), users_of(fleet.spec.fleet), over)
     up = [name for name in names if fleet.phase(name) is not NodePhase.NONE]
     return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))

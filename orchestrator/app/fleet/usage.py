@@ -15,14 +15,14 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
-from orchestrator.engine.fleet import job_store, team_store
+from orchestrator.engine.fleet import job_store, user_store
 from orchestrator.engine.fleet.history import FleetHistory
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
-from orchestrator.planning.fleet.team import over_budget, spending_of
 from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
+from orchestrator.planning.fleet.users import over_budget, spending_of
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 
 NODES_SECONDS = 30.0
@@ -79,15 +79,15 @@ class QueueObserver:
 def reckon(reader: UsageReader) -> None:
     """Record which users' budgets are used up, so that no more of their tasks start."""
     store = reader.fleet.head.cloud.store
-    team = team_store.read_team(store)
-    if any(one.budget_usd is not None for one in team.users.values()):
+    fleet_users = user_store.read_users(store)
+    if any(one.budget_usd is not None for one in fleet_users.users.values()):
         found = reader.observe()
         usd = {name: amount.usd for name, amount in found.cost.jobs.items()}
-        team_store.write_over_budget(
-            store, over_budget(team, spending_of((j.submission for j in found.jobs), usd))
+        user_store.write_over_budget(
+            store, over_budget(fleet_users, spending_of((j.submission for j in found.jobs), usd))
         )
     else:
-        team_store.write_over_budget(store, frozenset())
+        user_store.write_over_budget(store, frozenset())
 
 
 def fleet_usage(choice: Choice, reporter: Reporter) -> FleetUsage:

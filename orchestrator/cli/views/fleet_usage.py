@@ -15,7 +15,7 @@ from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_te
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, steps_redone
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
-from orchestrator.planning.fleet.team import NORMAL
+from orchestrator.planning.fleet.users import NORMAL
 from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2
@@ -176,12 +176,12 @@ def _usd(usage: FleetUsage) -> str:
 
 
 def _job_rows(found: Queue, usage: FleetUsage) -> list[Sequence[str]]:
-    team = found.team.needs_database
+    of_users = found.users.needs_database
     shown = [state for state in TaskState if state not in RARE or any(job.count(state) for job in found.jobs)]
     rows: list[Sequence[str]] = [
         (
             "JOB",
-            *(("USER", "PRIORITY") if team else ()),
+            *(("USER", "PRIORITY") if of_users else ()),
             "TASKS",
             *(state.value.upper() for state in shown),
             "RESTARTS",
@@ -197,7 +197,7 @@ def _job_rows(found: Queue, usage: FleetUsage) -> list[Sequence[str]]:
         eta = usage.eta.get(job.name)
         remaining = "-" if over else "not known" if eta is None else span_text(eta)
         submission = found.submissions[job.name]
-        whose = (submission.user or "-", submission.priority or NORMAL) if team else ()
+        whose = (submission.user or "-", submission.priority or NORMAL) if of_users else ()
         costs = (str(restarts or "-"), f"${usd:.2f}", remaining)
         rows.append((job.name, *whose, str(len(job.tasks)), *counts, *costs))
     return rows

@@ -8,7 +8,7 @@ from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
-from orchestrator.planning.fleet.team import NO_LOGINS, NORMAL, below
+from orchestrator.planning.fleet.users import NO_LOGINS, NORMAL, below
 
 MAX_NODES = 100
 NODE_SUFFIX = "-001"

@@ -12,7 +12,7 @@ from orchestrator.planning.fleet.deployments import SlurmController
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
 from orchestrator.planning.fleet.tasks import After, Queued, Submission
-from orchestrator.planning.fleet.team import Team, accounts
+from orchestrator.planning.fleet.users import FleetUsers, accounts
 from orchestrator.scripts.render import bash_word
 from orchestrator.scripts.shipped import remote_script
 
@@ -55,15 +55,15 @@ class Slurm:
         return self._run("database", timeout=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def start(
-        self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, team: Team
+        self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, fleet_users: FleetUsers
     ) -> None:  # fmt: skip
         """
         Start the controller and keep it running; with users or priorities, its database as well.
 
         *zones* are those in which nodes may be.
         """
-        database = self.database() if team.needs_database else ""
-        lines = (("may" if one.may_fail else "must", *one.words) for one in accounts(name, team))
+        database = self.database() if fleet_users.needs_database else ""
+        lines = (("may" if one.may_fail else "must", *one.words) for one in accounts(name, fleet_users))
         text = "".join(f"{' '.join(words)}\n" for words in lines)
         self._put(text.encode(), f"{FOLDER}/accounts")
         settings = {

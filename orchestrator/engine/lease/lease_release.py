@@ -1,6 +1,6 @@
 """Tell a held lease object from a released one: a holder may release it without deleting it."""
 
-from orchestrator.contract.bucket.object_names import LEASE, LEASE_BACK
+from orchestrator.contract.bucket.object_names import LEASE, LEASE_RELEASED
 from orchestrator.domain.ports import Store, StoredObject
 
 SMALL = 64
@@ -15,12 +15,12 @@ def current(store: Store) -> StoredObject | None:
 
 def release(store: Store, generation: int) -> None:
     """Record that the lease of this *generation* is released."""
-    store.write(LEASE_BACK, _note(generation))
+    store.write(LEASE_RELEASED, _note(generation))
 
 
 def is_released(store: Store, lease: StoredObject) -> bool:
     """Return whether the holder of *lease* has released it."""
-    note = store.read(LEASE_BACK, limit=SMALL)
+    note = store.read(LEASE_RELEASED, limit=SMALL)
     # Compare generations: a note about an earlier lease says nothing about this one.
     return note is not None and note.data == _note(lease.generation)
 

@@ -48,6 +48,7 @@ def node_spec(spec: Spec, name: str, bucket: str, controller: SlurmController) -
         "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.archive,
     }  # fmt: skip
     job = JobSpec(
+        # The data's name is part of the stored job: with another one `up` would restart each node.
         "bash ./slurm.sh node", data={"engine": f"gs://{bucket}/{SLURM.rstrip('/')}"}, env=variables,
         failures=RESTARTS, warm_start=False,
         # Tasks have checkpoints of their own; the node itself has nothing to resume.

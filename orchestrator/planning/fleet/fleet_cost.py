@@ -11,8 +11,8 @@ from itertools import pairwise
 
 from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.planning.fleet.tasks import TaskState
-from orchestrator.planning.fleet.team import SHARED
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
+from orchestrator.planning.fleet.users import SHARED
 from orchestrator.pricing.cost_breakdown import Use
 
 

@@ -14,7 +14,7 @@ from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 
@@ -92,12 +92,12 @@ class Resize:
 
 def nodes_missing(
     submissions: Collection[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
-    team: Team | None = None, over_budget: Collection[str] = (),
+    fleet_users: FleetUsers | None = None, over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
     """
     Return how many more nodes the startable tasks without a node need; a task may need several.
 
-    Users over budget count for nothing, other users up to the node limit in *team*.
+    Users over budget count for nothing, other users up to the node limit in *fleet_users*.
     """
     known = {submission.name: submission for submission in submissions}
     running = {(one.job, one.number): one.node for one in queued if one.node}
@@ -108,7 +108,7 @@ def nodes_missing(
                 taken[submission.user] += len(node_list(node))
             elif gate(submission, known, ended, over_budget) == OPEN:
                 wanted[submission.user] += submission.slices[1]
-    for login, user in team.users.items() if team else ():
+    for login, user in fleet_users.users.items() if fleet_users else ():
         if user.nodes is not None:
             wanted[login] = min(wanted[login], max(0, user.nodes - taken[login]))
     return wanted.total()

@@ -3,34 +3,34 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from orchestrator.contract.bucket.object_names import OVER_BUDGET, TEAM
+from orchestrator.contract.bucket.object_names import OVER_BUDGET, USERS
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.ports import Store
 from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.fleet.team import Team
+from orchestrator.planning.fleet.users import FleetUsers
 
 T = TypeVar("T")
 SCHEMA = 1
 
 
-def read_team(store: Store) -> Team:
+def read_users(store: Store) -> FleetUsers:
     """
-    Return the team that the fleet's last `up` stored, an empty one (everyone is admitted) if there is none.
+    Return the users that the fleet's last `up` stored, none (everyone is admitted) if there are none.
 
     Raise TpuctlError if it cannot be read.
     """
-    return (
-        _read(store, TEAM, "the fleet's users", lambda body: adapter(Team).validate_python(body["team"]))
-        or Team()
+    found = _read(
+        store, USERS, "the fleet's users", lambda body: adapter(FleetUsers).validate_python(body["team"])
     )
+    return found or FleetUsers()
 
 
-def write_team(store: Store, team: Team) -> None:
+def write_users(store: Store, fleet_users: FleetUsers) -> None:
     """Store who may use the fleet."""
-    store.write(
-        TEAM, bytes_with_checksum({"schema": SCHEMA, "team": adapter(Team).dump_python(team, mode="json")})
-    )
+    # The key has the older word, like the object: fleets that are up have it.
+    body = {"schema": SCHEMA, "team": adapter(FleetUsers).dump_python(fleet_users, mode="json")}
+    store.write(USERS, bytes_with_checksum(body))
 
 
 def over_budget(store: Store) -> frozenset[str]:

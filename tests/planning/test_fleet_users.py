@@ -7,7 +7,7 @@ import pytest
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import PrioritySpec, UserSpec
-from orchestrator.planning.fleet.team import Team, accounts, below, over_budget, spending_of
+from orchestrator.planning.fleet.users import FleetUsers, accounts, below, over_budget, spending_of
 from tests.planning.test_fleet import a_fleet, a_submission
 
 PRIORITIES = {
@@ -18,15 +18,15 @@ PRIORITIES = {
 USERS = {"alice": UserSpec(share=2), "bob": UserSpec(nodes=6, budget_usd=200)}
 
 
-def reported(team):
+def reported(fleet_users):
     """Return the commands for sacctmgr as lines."""
-    return [" ".join(one.words) for one in accounts("demo", team)]
+    return [" ".join(one.words) for one in accounts("demo", fleet_users)]
 
 
 def test_a_priority_goes_before_all_that_the_one_below_goes_before():
     """And takes nodes from all of these, if from any."""
     assert below(PRIORITIES, "urgent") == ("normal", "spare")
-    lines = reported(Team(priorities=PRIORITIES))
+    lines = reported(FleetUsers(priorities=PRIORITIES))
     assert "modify qos urgent set Priority=3 Preempt-=normal,spare" in lines
     assert "modify qos normal set Priority=2 Preempt-=urgent,spare" in lines
     assert "modify qos spare set Priority=1 Preempt-=normal,urgent" in lines
@@ -35,7 +35,7 @@ def test_a_priority_goes_before_all_that_the_one_below_goes_before():
 
 def test_each_user_has_an_account_with_share_and_limit():
     """A limit that was taken out of the file is taken out of Slurm; there is always an account for older jobs."""
-    lines = reported(Team(users=USERS))
+    lines = reported(FleetUsers(users=USERS))
     assert "modify account alice set Fairshare=2 GrpTRES=node=-1" in lines
     assert "modify account bob set Fairshare=1 GrpTRES=node=6" in lines
     assert "modify account shared set Fairshare=1 GrpTRES=node=-1" in lines
@@ -44,22 +44,24 @@ def test_each_user_has_an_account_with_share_and_limit():
 
 def test_what_is_added_may_be_there_and_what_is_set_must_go_well():
     """So the same commands bring every state to the one that is wanted."""
-    assert {one.may_fail for one in accounts("demo", Team(USERS)) if one.words[0] == "add"} == {True}
-    assert {one.may_fail for one in accounts("demo", Team(USERS)) if one.words[0] == "modify"} == {False}
+    assert {one.may_fail for one in accounts("demo", FleetUsers(USERS)) if one.words[0] == "add"} == {True}
+    assert {one.may_fail for one in accounts("demo", FleetUsers(USERS)) if one.words[0] == "modify"} == {
+        False
+    }
 
 
 @pytest.mark.parametrize(
-    ("team", "submission", "options"),
+    ("fleet_users", "submission", "options"),
     [
-        (Team(), a_submission(user="alice", priority="urgent"), ("", "")),
-        (Team(USERS, PRIORITIES), a_submission(user="alice", priority="urgent"), ("alice", "urgent")),
-        (Team(USERS), a_submission(user="carol", priority="urgent"), ("shared", "normal")),
-        (Team(priorities=PRIORITIES), a_submission(), ("shared", "normal")),
+        (FleetUsers(), a_submission(user="alice", priority="urgent"), ("", "")),
+        (FleetUsers(USERS, PRIORITIES), a_submission(user="alice", priority="urgent"), ("alice", "urgent")),
+        (FleetUsers(USERS), a_submission(user="carol", priority="urgent"), ("shared", "normal")),
+        (FleetUsers(priorities=PRIORITIES), a_submission(), ("shared", "normal")),
     ],
 )
-def test_a_job_runs_under_its_users_account(team, submission, options):
+def test_a_job_runs_under_its_users_account(fleet_users, submission, options):
     """Of a user or priority that has left the file it runs as one of nobody: Slurm would refuse the name."""
-    assert team.options(submission) == options
+    assert fleet_users.options(submission) == options
 
 
 def test_a_budget_is_spent_by_all_jobs_of_its_user_together():
@@ -72,8 +74,8 @@ def test_a_budget_is_spent_by_all_jobs_of_its_user_together():
     ]
     usd = spending_of(submissions, {"a": 500.0, "b": 120.0, "c": 80.0})
     assert usd == {"alice": 500.0, "bob": 200.0, "": 0.0}
-    assert over_budget(Team({**USERS, "carol": UserSpec(budget_usd=0)}), usd) == {"bob", "carol"}
-    assert over_budget(Team(USERS), {"bob": 199.0}) == frozenset()
+    assert over_budget(FleetUsers({**USERS, "carol": UserSpec(budget_usd=0)}), usd) == {"bob", "carol"}
+    assert over_budget(FleetUsers(USERS), {"bob": 199.0}) == frozenset()
 
 
 @pytest.mark.parametrize(

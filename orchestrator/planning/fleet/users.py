@@ -18,7 +18,7 @@ NO_LOGINS = frozenset({SHARED, "root"})
 
 
 @dataclass(frozen=True)
-class Team:
+class FleetUsers:
     """Who may use a fleet, and which priorities there are."""
 
     users: Mapping[str, UserSpec] = field(default_factory=dict)
@@ -37,9 +37,9 @@ class Team:
         return user, submission.priority if submission.priority in self.priorities else NORMAL
 
 
-def team_of(fleet: FleetSpec | None) -> Team:
-    """Return the team from the deployment file's `fleet` section."""
-    return Team(fleet.users, fleet.priorities) if fleet else Team()
+def users_of(fleet: FleetSpec | None) -> FleetUsers:
+    """Return the users from the deployment file's `fleet` section."""
+    return FleetUsers(fleet.users, fleet.priorities) if fleet else FleetUsers()
 
 
 def below(priorities: Mapping[str, PrioritySpec], name: str) -> tuple[str, ...]:
@@ -60,13 +60,14 @@ class SacctmgrCommand:
     may_fail: bool = False
 
 
-def accounts(cluster: str, team: Team) -> tuple[SacctmgrCommand, ...]:
+def accounts(cluster: str, fleet_users: FleetUsers) -> tuple[SacctmgrCommand, ...]:
     """
-    Return the sacctmgr commands for *team*; repeating them has no effect. `@me` stands for Slurm's Unix user.
+    Return the sacctmgr commands for *fleet_users*; repeating them has no effect.
 
-    Nothing is removed, because tasks of a user who has left the file may still run.
+    `@me` stands for Slurm's Unix user. Nothing is removed, because tasks of a user who has left the file may still
+    run.
     """
-    names = tuple(dict.fromkeys((NORMAL, *team.priorities)))
+    names = tuple(dict.fromkeys((NORMAL, *fleet_users.priorities)))
     found = [SacctmgrCommand(("add", "cluster", cluster), may_fail=True)]
     found += [SacctmgrCommand(("add", "qos", name), may_fail=True) for name in names]
     for name in names:
@@ -74,16 +75,16 @@ def accounts(cluster: str, team: Team) -> tuple[SacctmgrCommand, ...]:
         # takes an empty list for a circle.
         others = ",".join(one for one in names if one != name)
         set_ = (
-            f"Priority={len(below(team.priorities, name)) + 1}",
+            f"Priority={len(below(fleet_users.priorities, name)) + 1}",
             *([f"Preempt-={others}"] if others else []),
         )
         found.append(SacctmgrCommand(("modify", "qos", name, "set", *set_)))
     for name in names:
-        lower = below(team.priorities, name)
-        if name in team.priorities and team.priorities[name].preempts:
+        lower = below(fleet_users.priorities, name)
+        if name in fleet_users.priorities and fleet_users.priorities[name].preempts:
             found.append(SacctmgrCommand(("modify", "qos", name, "set", f"Preempt={','.join(lower)}")))
     found.append(SacctmgrCommand(("modify", "cluster", cluster, "set", f"qos={','.join(names)}")))
-    for login, user in {SHARED: UserSpec(), **team.users}.items():
+    for login, user in {SHARED: UserSpec(), **fleet_users.users}.items():
         set_ = (f"Fairshare={user.share}", f"GrpTRES=node={-1 if user.nodes is None else user.nodes}")
         found += [
             SacctmgrCommand(("add", "account", login), may_fail=True),
@@ -101,9 +102,9 @@ def spending_of(submissions: Iterable[Submission], usd_of: Mapping[str, float]) 
     return found
 
 
-def over_budget(team: Team, usd: Mapping[str, float]) -> frozenset[str]:
+def over_budget(fleet_users: FleetUsers, usd: Mapping[str, float]) -> frozenset[str]:
     """Return the users whose budget is spent."""
     return frozenset(
-        login for login, user in team.users.items()
+        login for login, user in fleet_users.users.items()
         if user.budget_usd is not None and usd.get(login, 0.0) >= user.budget_usd
     )  # fmt: skip

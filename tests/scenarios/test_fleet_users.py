@@ -8,7 +8,7 @@ from tests.kit.user import Owner
 
 
 @pytest.fixture
-def team(cloud):
+def shared_fleet(cloud):
     """Give the computer of a fleet with two users and a priority; alice has submitted a job."""
     users = {"alice": {"share": 2}, "bob": {"budget_usd": 100}}
     fleet = {"fleet__users": users, "fleet__priorities": {"urgent": {"over": "normal", "preempts": True}}}
@@ -26,21 +26,23 @@ def submissions(cloud):
     return [words[4:] for words in cloud.slurm if words[0] == "submit"]
 
 
-def test_a_job_belongs_to_the_login_of_who_submits_it(cloud, team):
+def test_a_job_belongs_to_the_login_of_who_submits_it(cloud, shared_fleet):
     """Slurm counts it for that share, and the queue names it."""
-    team.fleet("submit", str(team.folder / "second.yaml"), "--user", "bob", "--priority", "urgent")
+    shared_fleet.fleet(
+        "submit", str(shared_fleet.folder / "second.yaml"), "--user", "bob", "--priority", "urgent"
+    )
     assert submissions(cloud) == [
         ("--account=alice", "--qos=normal"), ("--account=bob", "--qos=urgent"),
     ]  # fmt: skip
-    assert [team.job(name)["user"] for name in ("first", "second")] == ["alice", "bob"]
-    assert [team.job(name)["priority"] for name in ("first", "second")] == ["normal", "urgent"]
-    assert "PRIORITY" in team.run("queue").out
+    assert [shared_fleet.job(name)["user"] for name in ("first", "second")] == ["alice", "bob"]
+    assert [shared_fleet.job(name)["priority"] for name in ("first", "second")] == ["normal", "urgent"]
+    assert "PRIORITY" in shared_fleet.run("queue").out
 
 
-def test_the_share_of_another_user_is_never_used_by_accident(cloud, team):
+def test_the_share_of_another_user_is_never_used_by_accident(cloud, shared_fleet):
     """Nothing is changed, and the error says who is who."""
     before = cloud.objects(".tpuctl/orders/")
-    first, second = (str(team.folder / f"{name}.yaml") for name in ("first", "second"))
+    first, second = (str(shared_fleet.folder / f"{name}.yaml") for name in ("first", "second"))
     for words, said in (
         (("submit", second), "who asks is not known"),
         (("submit", second, "--user", "carol"), "carol is no user of this fleet"),
@@ -50,31 +52,33 @@ def test_the_share_of_another_user_is_never_used_by_accident(cloud, team):
         (("retry", "first", "--user", "bob"), "first belongs to alice"),
         (("hold", "first", "--user", "bob"), "first belongs to alice"),
     ):
-        refused = team.run(*words)
+        refused = shared_fleet.run(*words)
         assert (refused.code != 0, said in refused.err) == (True, True), (words, refused.err)
-        assert (cloud.objects(".tpuctl/orders/"), team.job("first")["hold_reason"]) == (before, ""), words
-        assert team.states("first") != ["cancelled"], words
+        assert (cloud.objects(".tpuctl/orders/"), shared_fleet.job("first")["hold_reason"]) == (before, ""), (
+            words
+        )
+        assert shared_fleet.states("first") != ["cancelled"], words
 
 
-def test_the_owner_of_a_fleet_may_act_for_another_user(cloud, team):
+def test_the_owner_of_a_fleet_may_act_for_another_user(cloud, shared_fleet):
     """The owner of a fleet has to."""
-    team.fleet("hold", "first", "--user", "bob", "--account-override")
-    assert team.job("first")["hold_reason"] == "held"
+    shared_fleet.fleet("hold", "first", "--user", "bob", "--account-override")
+    assert shared_fleet.job("first")["hold_reason"] == "held"
 
 
-def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(cloud, team):
+def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(cloud, shared_fleet):
     """Tasks of others go on; a higher budget counts from the next `up`."""
-    team.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 0}})
-    team.up("--yes")
-    team.fleet("submit", str(team.folder / "second.yaml"), "--user", "bob")
+    shared_fleet.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 0}})
+    shared_fleet.up("--yes")
+    shared_fleet.fleet("submit", str(shared_fleet.folder / "second.yaml"), "--user", "bob")
     assert submissions(cloud)[-1][0] == "--hold"
-    assert [team.job(name)["hold_reason"] for name in ("first", "second")] == ["", "budget"]
-    (_, bob) = team.fleet("status", "--json")["users"]
+    assert [shared_fleet.job(name)["hold_reason"] for name in ("first", "second")] == ["", "over-budget"]
+    (_, bob) = shared_fleet.fleet("status", "--json")["users"]
     assert (bob["login"], bob["over_budget"], bob["budget_usd"]) == ("bob", True, 0)
-    assert "second does not begin: bob has spent the budget" in team.run("queue").out
-    team.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 5}})
-    team.up("--yes")
-    assert team.job("second")["hold_reason"] == ""
+    assert "second does not begin: bob has spent the budget" in shared_fleet.run("queue").out
+    shared_fleet.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 5}})
+    shared_fleet.up("--yes")
+    assert shared_fleet.job("second")["hold_reason"] == ""
 
 
 def test_users_count_from_the_next_up_and_need_a_database(cloud):
