@@ -18,7 +18,7 @@ POLL = ("--set", "watch.poll=1s")
 LEFTOVERS = 5
 
 
-def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
+def play_demo(machines: str, reporter: Reporter, *, keep: bool) -> int:
     """Play all scenes, then clean up unless *keep*; return the exit status."""
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-demo-"))
     sandbox = Sandbox(folder, folder / "work", reporter)
@@ -26,7 +26,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
     code, leftovers = 0, []
     with interruptible():
         try:
-            _play(sandbox, hosts)
+            _play(sandbox, machines)
         except CommandFailedError as error:
             code = error.code
         finally:
@@ -47,7 +47,7 @@ def play_demo(hosts: str, reporter: Reporter, *, keep: bool) -> int:
     return 0
 
 
-def _play(sandbox: Sandbox, hosts: str) -> None:
+def _play(sandbox: Sandbox, machines: str) -> None:
     """Run the scenes in order. Raise CommandFailedError for the first command that fails."""
     sandbox.warm_up()
     sandbox.scene("1. A deployment file, and a training script that you can edit")
@@ -55,7 +55,7 @@ def _play(sandbox: Sandbox, hosts: str) -> None:
     sandbox.scene("2. What would be created, where, and at what price: no account, no network")
     sandbox.run("plan")
     sandbox.scene("3. Create it, on a cloud that runs on this computer")
-    sandbox.run("local", "start", "--hosts", hosts)
+    sandbox.run("local", "start", "--machines", machines)
     sandbox.run("up", *POLL)
     sandbox.scene("4. Train. The machine is taken away twice: with notice, then by SIGKILL")
     watcher = sandbox.start("watch", *POLL)

@@ -7,8 +7,8 @@ from typing import Any
 
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, local_folder
-from orchestrator.emulator.machines.host_settings import Tools
 from orchestrator.emulator.machines.machine_python import interpreters
+from orchestrator.emulator.machines.machine_settings import Tools
 from orchestrator.emulator.start_options import Options, load_options, without_ports
 from orchestrator.errors import UsageError
 from orchestrator.scripts import uv_program
@@ -20,7 +20,7 @@ class LocalStart:
 
     endpoint: str
     project: str
-    hosts: str
+    machines: str
     fresh: bool
 
 
@@ -40,7 +40,7 @@ def start_local(named: Mapping[str, Any], *, other_ports: bool) -> LocalStart:
     options = replace(load_options(local_folder()), **named)
     # Options not given stay, because existing disks and buckets were made with them.
     address, fresh = ensure_running(without_ports(options) if other_ports else options)
-    return LocalStart(address.endpoint, address.project, address.hosts, fresh)
+    return LocalStart(address.endpoint, address.project, address.machines, fresh)
 
 
 def ensure_running(options: Options | None = None) -> tuple[Address, bool]:

@@ -2,8 +2,10 @@
 
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -31,9 +33,23 @@ class Address:
     endpoint: str
     ssh_port: int
     project: str
-    hosts: str
+    machines: str
     on_demand: bool = False
     relay: str = ""
+
+
+_MACHINES = "hosts"
+"""The key of `machines` in stored files. It is the older word: a local cloud that exists has it."""
+
+
+def to_stored(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an address, or of options, with the keys that their file has."""
+    return {_MACHINES if key == "machines" else key: value for key, value in body.items()}
+
+
+def from_stored(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an address, or of options, from what their file has."""
+    return {"machines" if key == _MACHINES else key: value for key, value in body.items()}
 
 
 def local_folder() -> Path:
@@ -57,7 +73,7 @@ def local_path() -> Path:
 def read_address(folder: Path) -> Address | None:
     """Return the address of the daemon running in *folder*, None if none runs."""
     try:
-        address = Address(**json.loads((folder / "daemon.json").read_text()))
+        address = Address(**from_stored(json.loads((folder / "daemon.json").read_text())))
     except (OSError, ValueError, TypeError):
         return None
     # After a daemon was killed, its pid may belong to another process by now.
@@ -79,7 +95,7 @@ def address_on_machine() -> Address | None:
 def write_address(folder: Path, address: Address) -> None:
     """Publish the daemon's address atomically."""
     # Only the owner may write it, since `local stop` kills the process that it names.
-    private_file(folder / "daemon.json", json.dumps(asdict(address)).encode())
+    private_file(folder / "daemon.json", json.dumps(to_stored(asdict(address))).encode())
 
 
 def own(folder: Path) -> None:

@@ -18,7 +18,7 @@ from orchestrator.emulator.http.storage_access import Callers, MachineOf, nobody
 from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.storage.service import Storage
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 
 BASE = "http://cloud.invalid"
 
@@ -27,7 +27,7 @@ class InProcess:
     """
     A local cloud, its buckets, and the routes of its three APIs.
 
-    *hosts* are its machines; by default they are states only. *taken* are bucket names that belong to other
+    *machines* boot nothing by default: they are states only. *taken* are bucket names that belong to other
     users. With *machine_of*, a machine's access to buckets follows the roles of its account.
     """
 
@@ -35,13 +35,13 @@ class InProcess:
         self,
         clock: Clock,
         settings: LocalCloudSettings,
-        hosts: NoHosts | None = None,
+        machines: NoMachines | None = None,
         *,
         taken: Iterable[str] = (),
         machine_of: MachineOf | None = None,
     ) -> None:
         self.clock = clock
-        self.cloud = LocalCloud(clock, hosts or NoHosts(), settings)
+        self.cloud = LocalCloud(clock, machines or NoMachines(), settings)
         self.storage = Storage(clock, taken_names=list(taken))
         accounts = nobody if machine_of is None else Callers(self.cloud, machine_of)
         self.router = served(self.cloud, self.storage, accounts)

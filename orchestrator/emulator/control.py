@@ -20,14 +20,14 @@ from filelock import FileLock, Timeout
 from orchestrator.clock import SystemClock, wait_until
 from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder, read_address, start_of
 from orchestrator.emulator.machines.environment import client_variables
-from orchestrator.emulator.machines.host_settings import STANDARD_PORT, HostSettings, Tools, network_of
+from orchestrator.emulator.machines.machine_settings import STANDARD_PORT, MachineSettings, Tools, network_of
 from orchestrator.emulator.machines.socket_owner import unix_connection
 from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options, without_ports
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_folder
 
 if TYPE_CHECKING:
-    from orchestrator.emulator.machines.machine_hosts import MachineHosts
+    from orchestrator.emulator.machines.local_machines import LocalMachines
 
 JSON = {"Content-Type": "application/json"}
 START_TIMEOUT = 30.0
@@ -69,7 +69,9 @@ def ensure_running(
                 return address, False
             new = not (folder / "options.json").exists()
             if options is not None:
-                _hosts(folder, options)  # raises before settings are stored with which no command could work
+                _machines(
+                    folder, options
+                )  # raises before settings are stored with which no command could work
                 save_options(folder, options)
             return _started(folder, tools, on_demand=options is None, new=new), True
     except Timeout:
@@ -234,22 +236,22 @@ def stop_if_idle() -> bool:
 
 def reap(folder: Path, *, disks: bool = False) -> bool:
     """Kill what a dead daemon left running; return whether a machine ran."""
-    hosts = _hosts(folder, load_options(folder))
-    running = hosts.reattach()
+    machines = _machines(folder, load_options(folder))
+    running = machines.reattach()
     # A machine that has just booted may have no pid file yet, but its processes carry the marker.
-    hosts.reap_all(disks=disks)
+    machines.reap_all(disks=disks)
     return bool(running)
 
 
-def _hosts(folder: Path, options: Options) -> "MachineHosts":
-    """Return the hosts of the machines in *folder*. Raise LocalCloudError if their kind cannot run here."""
+def _machines(folder: Path, options: Options) -> "LocalMachines":
+    """Return the machines in *folder*. Raise LocalCloudError if their kind cannot run here."""
     # Imported here: most commands only ask the daemon and need no machines.
-    from orchestrator.emulator.machines.host_kinds import make_hosts
+    from orchestrator.emulator.machines.machine_kinds import make_machines
 
-    settings = HostSettings(
+    settings = MachineSettings(
         folder / "machines", options.cloud_id, "", options.ssh_port, options.metadata_port
     )
-    return make_hosts(options.hosts, settings)
+    return make_machines(options.machines, settings)
 
 
 def reset() -> None:

@@ -34,10 +34,10 @@ from orchestrator.emulator.http.secrets import secret_routes
 from orchestrator.emulator.http.storage_access import Callers
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
-from orchestrator.emulator.machines.host_kinds import make_hosts
-from orchestrator.emulator.machines.host_settings import HostSettings, Tools, network_of
 from orchestrator.emulator.machines.machine_image import described
+from orchestrator.emulator.machines.machine_kinds import make_machines
 from orchestrator.emulator.machines.machine_python import interpreters, package_sources
+from orchestrator.emulator.machines.machine_settings import MachineSettings, Tools, network_of
 from orchestrator.emulator.machines.socket_owner import (
     Inside,
     OwnerSocket,
@@ -99,19 +99,19 @@ class Daemon:
         self._orphaned = False
         settings, clock = options.cloud_settings(), SystemClock()
         self._certificates = certificates(folder / "tls")
-        self._hosts = make_hosts(options.hosts, self._host_settings(settings.latency.notice))
+        self._machines = make_machines(options.machines, self._machine_settings(settings.latency.notice))
         self._proxy = ConnectProxy(
             self._certificates.context(),
             lambda: unix_connection(folder, STORAGE),
-            self._hosts.holds,
+            self._machines.holds,
             self._metadata_of,
         )
-        self._machines = MachinesWithMetadata(self._hosts, loop)
-        self.cloud = LocalCloud(clock, self._machines, settings)
-        self._machines.cloud = self.cloud
+        self._with_metadata = MachinesWithMetadata(self._machines, loop)
+        self.cloud = LocalCloud(clock, self._with_metadata, settings)
+        self._with_metadata.cloud = self.cloud
         source = str(network_of(options.address_base).broadcast_address)
         denied = PERMISSION in options.denied_permissions
-        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._hosts.holds)
+        self._relay = IapRelay(self.cloud.running_vm, source, denied=denied, inside=self._machines.holds)
         blobs = FolderBlobs(folder / "storage")
         storage = Storage(
             clock, blobs, options.taken_buckets, options.object_interval, options.policy_seconds
@@ -130,16 +130,16 @@ class Daemon:
         inner = partial(dispatch, self._tunnelled, self.cloud)
         storage_routes(self._tunnelled, storage, inner, machines)
         xml_routes(self._tunnelled, storage, machines)
-        images = described(self._hosts.settings.pythons, options.python)
+        images = described(self._machines.settings.pythons, options.python)
         admin_routes(self._controls, self.cloud, self.halt, self._proxy.refused, images)
 
     @property
     def endpoint(self) -> str:
         return f"http://127.0.0.1:{self._options.port}"
 
-    def _host_settings(self, notice: float) -> HostSettings:
+    def _machine_settings(self, notice: float) -> MachineSettings:
         options = self._options
-        return HostSettings(
+        return MachineSettings(
             root=self._folder / "machines",
             cloud_id=options.cloud_id,
             endpoint=self.endpoint,
@@ -162,12 +162,12 @@ class Daemon:
     def _machine_of(self, peer: tuple[str, int]) -> str | None:
         """Return the machine at the other end of a connection; None if it is none, "" if unknown."""
         owner = socket_owner_of(peer, ("127.0.0.1", self._options.port))
-        return "" if owner is None else self._hosts.machine_of(owner.inode)
+        return "" if owner is None else self._machines.machine_of(owner.inode)
 
     def _metadata_of(self, peer: tuple[str, int], here: tuple[str, int]) -> tuple[str, int] | None:
         """Return the metadata server of the machine at one end of a connection; None if it is no machine."""
         owner = socket_owner_of(peer, here)
-        name = self._hosts.machine_of(owner.inode) if owner else None
+        name = self._machines.machine_of(owner.inode) if owner else None
         machine = self.cloud.machine(name) if name else None
         return (machine.address, self._options.metadata_port) if machine else None
 
@@ -178,7 +178,7 @@ class Daemon:
     @property
     def inside(self) -> Inside:
         """Return a function that tells from a socket's inode whether a machine of this cloud holds it."""
-        return self._hosts.holds
+        return self._machines.holds
 
     def apps(self, executor: Executor | None = None) -> Apps:
         """Return the applications for clients, for machines that mean Google's storage, and for `tpuctl local`."""
@@ -227,13 +227,13 @@ class Daemon:
         state = self._folder / "state"
         if not state.exists():
             # Without a state no machine is known, so what exists belongs to a cloud that was lost.
-            self._hosts.reap_all(disks=True)
+            self._machines.reap_all(disks=True)
             return
         self.cloud.restore(state.read_bytes())
         for machine in self.cloud.machines():
             if self.cloud.machine_state(machine.id).running:
                 # A machine that still runs continues; its metadata server is new in any case.
-                self._machines.boot(machine)
+                self._with_metadata.boot(machine)
 
     def _pass_time(self) -> None:
         """Run the model's events when they are due."""
@@ -282,9 +282,9 @@ class Daemon:
         self._wake.set()
         # First the events, then the machines: an event due meanwhile could boot a machine again.
         await asyncio.to_thread(time.join)
-        await asyncio.to_thread(self._hosts.reap_all, disks=self._orphaned)
+        await asyncio.to_thread(self._machines.reap_all, disks=self._orphaned)
         # After the machines: a guest whose metadata server closes concludes that the daemon is dead.
-        await self._machines.metadata.close()
+        await self._with_metadata.metadata.close()
         await self._proxy.close()
         await self._relay.close()
         (self._folder / "daemon.json").unlink(missing_ok=True)
@@ -300,7 +300,7 @@ class Daemon:
             endpoint=self.endpoint,
             ssh_port=options.ssh_port,
             project=options.project,
-            hosts=self._hosts.kind,
+            machines=self._machines.kind,
             on_demand=self._on_demand,
             relay=f"wss://127.0.0.1:{options.iap_port}/v4",
         )

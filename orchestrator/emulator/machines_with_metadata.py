@@ -6,53 +6,53 @@ from typing import Any
 
 from orchestrator.emulator.http.metadata_server import MetadataServer
 from orchestrator.emulator.http.metadata_tree import MachineView
-from orchestrator.emulator.machines.machine_hosts import MachineHosts
+from orchestrator.emulator.machines.local_machines import LocalMachines
 from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import Machine
 
 
 class MachinesWithMetadata:
     """
-    Implements Hosts: a machine has its metadata address from before its boot until after its end.
+    Implements Machines: a machine has its metadata address from before its boot until after its end.
 
     Call it from request threads, never from the loop's own.
     """
 
-    def __init__(self, hosts: MachineHosts, loop: asyncio.AbstractEventLoop) -> None:
-        self._hosts = hosts
+    def __init__(self, machines: LocalMachines, loop: asyncio.AbstractEventLoop) -> None:
+        self._machines = machines
         self._loop = loop
         self._served: dict[str, str] = {}
-        self.metadata = MetadataServer(self._lookup, hosts.holds)
+        self.metadata = MetadataServer(self._lookup, machines.holds)
         self.cloud: LocalCloud | None = None
 
     def boot(self, machine: Machine) -> None:
         # Before the boot: the guest reads its attributes at once, and exits if they are not served.
         if machine.id not in self._served:
-            ports = (self._hosts.settings.metadata_port, *self._hosts.metadata_ports)
+            ports = (self._machines.settings.metadata_port, *self._machines.metadata_ports)
             self._wait(self.metadata.start(machine.address, *ports))
             self._served[machine.id] = machine.address
-        self._hosts.boot(machine)
+        self._machines.boot(machine)
 
     def notice(self, machine_id: str) -> None:
         """Show `preempted` to the machine and press its power button."""
         # Metadata first, so that its long-polls see the preemption before the shutdown script runs.
         self.metadata.changed(machine_id)
-        self._hosts.notice(machine_id)
+        self._machines.notice(machine_id)
 
     def changed(self, machine_id: str) -> None:
         self.metadata.changed(machine_id)
 
     def stop(self, machine_id: str) -> None:
         # Served until the kill: a guest whose metadata server closes takes the daemon for dead.
-        self._hosts.stop(machine_id)
+        self._machines.stop(machine_id)
         self._unserve(machine_id)
 
     def remove(self, machine_id: str) -> None:
-        self._hosts.remove(machine_id)
+        self._machines.remove(machine_id)
         self._unserve(machine_id)
 
     def serial(self, machine_id: str) -> bytes:
-        return self._hosts.serial(machine_id)
+        return self._machines.serial(machine_id)
 
     def _unserve(self, machine_id: str) -> None:
         address = self._served.pop(machine_id, None)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from orchestrator.emulator.address import from_stored, to_stored
 from orchestrator.emulator.state import tables
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.constraints import CONSTRAINTS
@@ -44,7 +45,7 @@ class Options:
     """
 
     cloud_id: str = ""
-    hosts: str = "process"
+    machines: str = "process"
     latency: str = "scaled"
     notice: float | None = None
     project: str = "local-project"
@@ -146,7 +147,7 @@ def _quota(entry: str) -> tuple[tuple[str, str], int]:
 def load_options(folder: Path) -> Options:
     """Return the options stored in *folder*, completed by an id, free ports and an own address range."""
     try:
-        body: dict[str, Any] = json.loads((folder / "options.json").read_text())
+        body: dict[str, Any] = from_stored(json.loads((folder / "options.json").read_text()))
         lists = {key: tuple(value) for key, value in body.items() if isinstance(value, list)}
         stored = Options(**{**body, **lists})
     except (OSError, ValueError, TypeError):
@@ -185,7 +186,7 @@ def _listening_networks() -> set[int]:
 
 def save_options(folder: Path, options: Options) -> None:
     private_folder(folder)
-    private_file(folder / "options.json", json.dumps(asdict(options), indent=1).encode())
+    private_file(folder / "options.json", json.dumps(to_stored(asdict(options)), indent=1).encode())
 
 
 def without_ports(options: Options) -> Options:

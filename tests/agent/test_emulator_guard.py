@@ -18,8 +18,8 @@ from orchestrator.agent.machine.emulator_guard import (
 )
 from orchestrator.contract.machine_errors import UnsafeError
 from orchestrator.emulator.machines.environment import machine_environment
-from orchestrator.emulator.machines.host_settings import HostSettings
-from tests.emulator.hosts_lab import machine
+from orchestrator.emulator.machines.machine_settings import MachineSettings
+from tests.emulator.machines_lab import machine
 
 TEMPLATE = Path(__file__).parents[2] / "templates/startup.sh.j2"
 
@@ -34,7 +34,7 @@ def environment_of(folder: Path, endpoint: str, address: str, port: int) -> dict
     """Return the environment of a machine, for an endpoint and a metadata server."""
     authorities = folder / "authorities.pem"
     authorities.write_text("")
-    settings = HostSettings(
+    settings = MachineSettings(
         folder, "c", endpoint, 22, port, proxy="http://127.0.0.1:82", setup_proxy="http://127.0.0.1:83"
     )
     paths = dict.fromkeys(("files", "binaries", "temporary"), folder)

@@ -31,7 +31,7 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tm
         pytest.skip(reason)
     stage.name = f"ns{os.getpid()}"
     stage.use_example(fast="/opt/tpuctl/fast")
-    stage.tpuctl("local", "start", "--hosts", "namespace")
+    stage.tpuctl("local", "start", "--machines", "namespace")
     stage.tpuctl("up")
     stage.wait_for("step 6", lambda: stage.at(6, committed=5))
     shown = stage.tpuctl(

@@ -1,4 +1,4 @@
-"""Machines of both host kinds for the tests of this folder."""
+"""Machines of both kinds for the tests of this folder."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -7,14 +7,14 @@ from functools import partial
 import pytest
 
 from orchestrator.emulator.machines.namespace import available
-from tests.emulator.hosts_lab import KINDS, MachineLab, lab
+from tests.emulator.machines_lab import KINDS, MachineLab, lab
 
 MakeLab = Callable[..., AbstractContextManager[MachineLab]]
 
 
 @pytest.fixture(params=["process", pytest.param("namespace", marks=pytest.mark.namespace)])
 def kind(request, tmp_path) -> str:
-    """Return the host kind, or skip where it cannot run."""
+    """Return the kind of machines, or skip where it cannot run."""
     reason = available(tmp_path) if request.param == "namespace" else None
     if reason:
         pytest.skip(reason)

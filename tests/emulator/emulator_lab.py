@@ -11,7 +11,7 @@ from orchestrator.emulator.http.router import Request, Router
 from orchestrator.emulator.http.tpu import tpu_routes
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.local_cloud import LocalCloud
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 
 ZONE = "europe-west4-b"
 PROJECT = "local-project"
@@ -27,7 +27,7 @@ class EmulatorLab:
     cloud: LocalCloud
     router: Router
     clock: Any
-    hosts: NoHosts = field(default_factory=NoHosts)
+    machines: NoMachines = field(default_factory=NoMachines)
 
     def call(self, method: str, target: str, body: object = None) -> tuple[int, Any]:
         """Return the status and the decoded answer."""
@@ -72,14 +72,16 @@ class EmulatorLab:
 
 def a_lab(clock: Clock | None = None, **settings: Any) -> EmulatorLab:
     """Return a lab with scaled latencies unless *settings* say otherwise."""
-    hosts, time = NoHosts(), clock or VirtualClock()
+    machines, time = NoMachines(), clock or VirtualClock()
     cloud = LocalCloud(
-        time, hosts, LocalCloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings})
+        time,
+        machines,
+        LocalCloudSettings(**{"latency": PROFILES["scaled"], "fresh_project": False, **settings}),
     )
     router = Router()
     tpu_routes(router, cloud)
     compute_routes(router, cloud)
-    return EmulatorLab(cloud, router, time, hosts)
+    return EmulatorLab(cloud, router, time, machines)
 
 
 def node_body(**fields: object) -> dict[str, object]:

@@ -9,8 +9,8 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """Return what the hosts were asked for."""
-    return [call for call, _ in lab.hosts.calls]
+    """Return what the machines were asked for."""
+    return [call for call, _ in lab.machines.calls]
 
 
 def preemptions(lab):

@@ -9,8 +9,8 @@ ZERO = "00000000-0000-0000-0000-000000000000"
 
 
 def verbs(lab):
-    """Return what the hosts were asked for."""
-    return [call for call, _ in lab.hosts.calls]
+    """Return what the machines were asked for."""
+    return [call for call, _ in lab.machines.calls]
 
 
 def test_a_vm_goes_through_provisioning_and_staging_to_running():
@@ -28,7 +28,7 @@ def test_a_vm_goes_through_provisioning_and_staging_to_running():
 
 
 def test_the_machine_carries_what_the_caller_asked_for():
-    """Metadata, tags, account, scopes and the disk size reach the hosts."""
+    """Metadata, tags, account, scopes and the disk size reach the machine."""
     lab = a_lab()
     account = {"email": "a@b", "scopes": ["s1"]}
     metadata = {"items": [{"key": "startup-script", "value": "true"}]}
@@ -264,7 +264,7 @@ def test_serial_output_is_read_from_an_offset():
     """`next` is where to go on; a negative start counts from the end."""
     lab = a_lab()
     lab.vm()
-    lab.hosts.serial = lambda machine_id: b"0123456789"
+    lab.machines.serial = lambda machine_id: b"0123456789"
     whole = lab.ok("GET", f"{VMS}/v1/serialPort?start=0")
     assert (whole["contents"], whole["next"]) == ("0123456789", "10")
     assert lab.ok("GET", f"{VMS}/v1/serialPort?start=-3")["contents"] == "789"

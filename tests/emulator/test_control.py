@@ -12,7 +12,7 @@ from filelock import FileLock
 from orchestrator.emulator import control, start_options
 from orchestrator.emulator.address import local_folder, start_of
 from orchestrator.emulator.machines import socket_owner
-from orchestrator.emulator.machines.host_settings import MARKER
+from orchestrator.emulator.machines.machine_settings import MARKER
 from orchestrator.errors import LocalCloudError
 from tests.cli.cli_kit import here
 
@@ -108,10 +108,10 @@ def test_settings_that_no_machine_could_run_with_are_not_stored(monkeypatch, tmp
     """Every command would fail with them, `reset` too."""
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
     monkeypatch.setattr(
-        "orchestrator.emulator.machines.host_kinds.available", lambda _: "namespaces need root"
+        "orchestrator.emulator.machines.machine_kinds.available", lambda _: "namespaces need root"
     )
     with pytest.raises(LocalCloudError, match="namespaces need root"):
-        control.ensure_running(replace(start_options.load_options(local_folder()), hosts="namespace"))
+        control.ensure_running(replace(start_options.load_options(local_folder()), machines="namespace"))
     assert not (local_folder() / "options.json").exists()
     control.reset()
     assert not local_folder().exists()
@@ -144,7 +144,7 @@ def test_stop_ends_the_machines_of_a_daemon_that_is_dead(monkeypatch, tmp_path):
     """Whoever takes the dead one's ports would be asked by what runs on them."""
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(tmp_path / "cloud"))
     assert not control.stop()
-    retained = replace(start_options.load_options(local_folder()), hosts="process")
+    retained = replace(start_options.load_options(local_folder()), machines="process")
     start_options.save_options(local_folder(), retained)
     (local_folder() / "machines/vm").mkdir(parents=True)
     environ = {**os.environ, MARKER: f"{retained.cloud_id}/vm"}

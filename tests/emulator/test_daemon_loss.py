@@ -16,7 +16,7 @@ from orchestrator.emulator.machines.guest_metadata import (
 )
 from orchestrator.emulator.machines.process_table import members, table
 from orchestrator.emulator.machines.socket_owner import held_for_us, listening
-from tests.emulator.hosts_lab import free_address
+from tests.emulator.machines_lab import free_address
 from tests.kit.waiting import until
 
 SQUATTER = """
@@ -120,12 +120,12 @@ def test_a_daemon_that_is_slow_is_not_dead(monkeypatch):
 def test_a_machine_ends_with_its_daemon(booted):
     """Whole, with what hides: nobody would end it, and its programs ask ports that anybody may take."""
     booted.output("setsid nohup env -i sleep 301 >/dev/null 2>&1 & setsid sleep 302 >/dev/null 2>&1 &")
-    marker = booted.hosts.settings.marker(booted.machine.id)
+    marker = booted.machines.settings.marker(booted.machine.id)
     alive = members(marker)
     assert len(alive) >= 4
     loop = booted.server._loop
     asyncio.run_coroutine_threadsafe(booted.server.close(), loop).result(10)
     until(lambda: not alive & table().keys(), "the end of the machine's processes", 30)
     assert not members(marker)
-    assert not booted.hosts.running(booted.machine.id)
+    assert not booted.machines.running(booted.machine.id)
     assert "the machine ends with its daemon" in booted.serial()

@@ -12,16 +12,16 @@ from orchestrator.emulator.machines_with_metadata import MachinesWithMetadata
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.local_cloud import LocalCloud
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 from tests.emulator.emulator_lab import ZONE, node_body, vm_body
-from tests.emulator.hosts_lab import free_address, free_port
+from tests.emulator.machines_lab import free_address, free_port
 from tests.kit.waiting import until
 
 HOUR = 3600  # a poll that nobody wakes lasts longer than the client waits for it
 TIMEOUT = 90.0
 
 
-class _Hosts(NoHosts):
+class _Machines(NoMachines):
     """Boot nothing, and say where metadata is served."""
 
     metadata_ports = ()
@@ -42,7 +42,7 @@ def cloud():
     thread.start()
     address = free_address()
     port = free_port(address)
-    machines = MachinesWithMetadata(_Hosts(port), loop)
+    machines = MachinesWithMetadata(_Machines(port), loop)
     base = address.rsplit(".", 2)[0] + ".0.0"
     settings = LocalCloudSettings(latency=PROFILES["scaled"], address_base=base, fresh_project=False)
     machines.cloud = LocalCloud(VirtualClock(), machines, settings)
@@ -106,7 +106,7 @@ def test_a_change_wakes_who_waits(cloud, make, path, change):
     address = world.machines()[0].address
     before, etag = _get(address, port, path)
     query = f"&wait_for_change=true&last_etag={etag}&timeout_sec={HOUR}"
-    waiting = world.kernel.hosts.metadata._waiters
+    waiting = world.kernel.machines.metadata._waiters
     with ThreadPoolExecutor(1) as pool:
         poll = pool.submit(_get, address, port, path + query)
         until(lambda: any(waiting.values()), "the request waits", 90, 0.01)

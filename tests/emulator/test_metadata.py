@@ -13,7 +13,7 @@ import pytest
 
 from orchestrator.emulator.http.metadata_tree import answer
 from orchestrator.emulator.http.router import Request
-from tests.emulator.hosts_lab import LabView, free_address, free_port, machine, serving
+from tests.emulator.machines_lab import LabView, free_address, free_port, machine, serving
 from tests.kit.waiting import until
 
 FLAVOR = {"metadata-flavor": "Google"}

@@ -54,7 +54,7 @@ def test_an_operation_can_fail_by_name_and_leaves_things_as_they_were():
     lab.after(1)
     assert lab.operation(started)["error"]["code"] == 8
     assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
-    assert [call for call, _ in lab.hosts.calls] == ["boot"]
+    assert [call for call, _ in lab.machines.calls] == ["boot"]
     assert lab.cloud.bill()[0].seconds == pytest.approx(1.0)
     lab.cloud.fail_next("tpu.nodes.create", ["zone serves only reservations"])
     created = lab.ok("POST", f"{NODES}?nodeId=n2", node_body())

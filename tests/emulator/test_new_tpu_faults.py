@@ -26,7 +26,7 @@ def test_a_node_can_be_born_unhealthy(health):
     lab = born(f"born:{health}")
     node = lab.ok("GET", f"{NODES}/n1")
     assert (node["state"], node["health"]) == ("READY", health)
-    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+    assert [verb for verb, _ in lab.machines.calls] == ["boot"] * 4
     assert lab.node("n2")["health"] == "HEALTHY"
 
 
@@ -55,10 +55,10 @@ def test_a_node_may_work_while_the_api_says_creating():
     lab = born("late-ready:600")
     node = lab.ok("GET", f"{NODES}/n1")
     assert (node["state"], len(node["networkEndpoints"])) == ("CREATING", 4)
-    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+    assert [verb for verb, _ in lab.machines.calls] == ["boot"] * 4
     lab.after(600)
     assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
-    assert [verb for verb, _ in lab.hosts.calls] == ["boot"] * 4
+    assert [verb for verb, _ in lab.machines.calls] == ["boot"] * 4
 
 
 @pytest.mark.parametrize(

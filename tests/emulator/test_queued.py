@@ -20,8 +20,8 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """Return what the hosts were asked for."""
-    return [call for call, _ in lab.hosts.calls]
+    """Return what the machines were asked for."""
+    return [call for call, _ in lab.machines.calls]
 
 
 def test_a_queued_resource_waits_is_chosen_and_becomes_active_with_a_node():

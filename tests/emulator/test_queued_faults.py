@@ -50,7 +50,7 @@ def test_stock_that_goes_while_nodes_are_made_puts_it_back():
     lab.after(2.0)
     lab.cloud.kernel.settings = replace(lab.cloud.kernel.settings, stockouts=frozenset({ZONE}))
     assert record(lab, 3) == ["PROVISIONING", "WAITING_FOR_RESOURCES"]
-    assert (node_states(lab), lab.hosts.calls) == ({}, [])
+    assert (node_states(lab), lab.machines.calls) == ({}, [])
 
 
 def test_no_capacity_holds_one_request_back():
@@ -75,7 +75,7 @@ def test_provisioning_falls_back_once():
     submit(lab)
     waiting = ["WAITING_FOR_RESOURCES", "PROVISIONING"]
     assert record(lab, 8) == [None, "CREATING", *waiting, *waiting, "ACTIVE"]
-    assert [call for call, _ in lab.hosts.calls] == ["boot"]
+    assert [call for call, _ in lab.machines.calls] == ["boot"]
 
 
 def test_a_queued_resource_that_falls_back_after_its_deadline_fails():
@@ -113,7 +113,7 @@ def test_provisioning_can_go_on_for_ever():
     assert observed == {("PROVISIONING", None), ("PROVISIONING", "CREATING")}
     lab.ok("DELETE", f"{QUEUED}/q1?force=true")
     lab.after(10)
-    assert (state(lab), node_states(lab), lab.hosts.calls) == (None, {}, [])
+    assert (state(lab), node_states(lab), lab.machines.calls) == (None, {}, [])
 
 
 def test_a_creation_that_fails_late_leaves_a_failed_one():
@@ -148,7 +148,7 @@ def test_operations_fail_without_effect(verb):
     lab.after(1)
     assert lab.operation(started)["error"]["code"] == 8
     assert (state(lab), node_states(lab)) == ("ACTIVE", {"n1": "READY"})
-    assert [call for call, _ in lab.hosts.calls] == ["boot"]
+    assert [call for call, _ in lab.machines.calls] == ["boot"]
 
 
 def test_a_lost_answer_has_its_effect():

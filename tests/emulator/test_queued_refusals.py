@@ -128,7 +128,7 @@ def test_a_queued_resource_without_nodes_is_deleted_without_force(moment):
     lab.after(10)
     assert lab.operation(deletion)["response"] == {"@type": "type.googleapis.com/google.protobuf.Empty"}
     assert lab.operation(started)["done"] is True
-    assert (state(lab), node_states(lab), lab.hosts.calls) == (None, {}, [])
+    assert (state(lab), node_states(lab), lab.machines.calls) == (None, {}, [])
 
 
 def test_a_queued_resource_with_nodes_is_deleted_by_force_only():
@@ -155,7 +155,7 @@ def test_a_queued_resource_that_is_being_provisioned_needs_force_too():
     assert lab.call("DELETE", f"{QUEUED}/q1")[0] == 400
     lab.ok("DELETE", f"{QUEUED}/q1?force=true")
     lab.after(5)
-    assert (state(lab), node_states(lab), lab.hosts.calls) == (None, {}, [])
+    assert (state(lab), node_states(lab), lab.machines.calls) == (None, {}, [])
 
 
 def test_a_dead_one_is_deleted_without_force_and_its_name_is_free():

@@ -1,6 +1,7 @@
 """What a local cloud is started with survives its restart."""
 
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.address import Address
+from orchestrator.emulator.address import Address, read_address, start_of, write_address
 from orchestrator.emulator.control import environment, ssh_programs
 from orchestrator.emulator.machines.environment import machine_environment
-from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.machines.machine_settings import MachineSettings
 from orchestrator.emulator.start_options import free_ports, load_options, save_options
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.emulator.state.values.machine import Machine
@@ -38,7 +39,7 @@ def test_folder_of_virtual_environments_reaches_the_machines(monkeypatch, tmp_pa
     monkeypatch.setenv("TPUCTL_VENV_CACHE", "/somewhere")
     monkeypatch.setenv("TPUCTL_TPU__SPOT", "false")
     machine = Machine("m", 1, "m", "vm", "z", "p", 1, "127.0.0.9", "e2-small", "s@p", (), preemptible=True)
-    settings = HostSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
+    settings = MachineSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
     paths = dict.fromkeys(("files", "binaries", "temporary", "authorities"), tmp_path)
     observed = machine_environment(machine, settings, **paths)
     assert observed["TPUCTL_VENV_CACHE"] == "/somewhere"
@@ -108,3 +109,16 @@ def test_ports_stay_and_missing_ones_are_added(tmp_path):
     later = load_options(tmp_path)
     assert later.proxy_port != later.setup_proxy_port != 0
     assert replace(later, proxy_port=first.proxy_port, setup_proxy_port=first.setup_proxy_port) == first
+
+
+def test_files_of_an_earlier_local_cloud_call_its_machines_hosts(tmp_path):
+    """A cloud that runs is found by another version, and starts again with the machines that it had."""
+    (tmp_path / "options.json").write_text('{"cloud_id": "1", "hosts": "namespace"}')
+    options = load_options(tmp_path)
+    assert options.machines == "namespace"
+    save_options(tmp_path, replace(options, machines="process"))
+    assert json.loads((tmp_path / "options.json").read_text())["hosts"] == "process"
+    here = Address(os.getpid(), start_of(os.getpid()), "http://127.0.0.1:1", 22, "p", "process")
+    write_address(tmp_path, here)
+    assert json.loads((tmp_path / "daemon.json").read_text())["hosts"] == "process"
+    assert read_address(tmp_path) == here

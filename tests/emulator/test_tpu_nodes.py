@@ -56,7 +56,7 @@ def test_a_slice_has_one_machine_and_one_endpoint_for_each_host(kind, hosts):
     addresses = [endpoint["ipAddress"] for endpoint in node["networkEndpoints"]]
     assert len(set(addresses)) == hosts
     assert [m.address for m in lab.cloud.machines()] == addresses
-    assert [call for call, _ in lab.hosts.calls] == ["boot"] * hosts
+    assert [call for call, _ in lab.machines.calls] == ["boot"] * hosts
 
 
 def test_workers_read_who_they_are_from_their_attributes():
@@ -97,7 +97,7 @@ def test_a_deleted_node_is_gone_with_its_machines():
     assert lab.call("GET", f"{NODES}/n1")[0] == 404
     assert lab.operation(started)["response"]["@type"].endswith("Empty")
     assert lab.cloud.machines() == []
-    assert [call for call, _ in lab.hosts.calls].count("remove") == 4
+    assert [call for call, _ in lab.machines.calls].count("remove") == 4
 
 
 def test_the_deletion_of_a_node_that_is_being_created_is_dropped_without_a_word():
@@ -126,7 +126,7 @@ def test_a_creation_that_goes_on_for_long_is_cancelled_by_a_deletion():
     lab.after(10)
     assert lab.operation(creation)["error"]["code"] == 1
     assert lab.call("GET", f"{NODES}/n1")[0] == 404
-    assert lab.hosts.calls == []
+    assert lab.machines.calls == []
 
 
 def test_an_on_demand_node_stops_and_starts_with_its_disk():
@@ -139,7 +139,7 @@ def test_an_on_demand_node_stops_and_starts_with_its_disk():
     lab.ok("POST", f"{NODES}/n1:start")
     lab.after(1.5)
     assert lab.ok("GET", f"{NODES}/n1")["state"] == "READY"
-    assert [call for call, _ in lab.hosts.calls] == ["boot", "notice", "stop", "boot"]
+    assert [call for call, _ in lab.machines.calls] == ["boot", "notice", "stop", "boot"]
 
 
 def test_update_replaces_the_masked_fields_only():

@@ -9,8 +9,8 @@ DAY = 24 * 3600
 
 
 def verbs(lab):
-    """Return what the hosts were asked for."""
-    return [call for call, _ in lab.hosts.calls]
+    """Return what the machines were asked for."""
+    return [call for call, _ in lab.machines.calls]
 
 
 def test_a_preempted_slice_gets_its_notice_then_loses_every_machine():
@@ -48,7 +48,7 @@ def test_a_node_can_be_preempted_while_it_is_created():
     assert error["code"] == 3
     assert "update is not supported while in state PREEMPTED" in error["message"]
     assert lab.ok("GET", f"{NODES}/n1")["state"] == "PREEMPTED"
-    assert lab.hosts.calls == []
+    assert lab.machines.calls == []
 
 
 def test_a_node_deleted_during_its_notice_is_just_gone():

@@ -19,7 +19,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.emulator.client import InProcess
 from orchestrator.emulator.state.cloud_settings import PROFILES, LocalCloudSettings
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.engine.delete import Deletion
 from orchestrator.engine.deployment import Deployment
@@ -78,7 +78,7 @@ class EngineLab:
         self.processes, self.ended = [], set()
         self.clock = VirtualClock(start)
         self.machines = Machines.__new__(Machines)
-        NoHosts.__init__(self.machines)
+        NoMachines.__init__(self.machines)
         Machines.__init__(self.machines, lab=self)
         chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.wire = Watched(

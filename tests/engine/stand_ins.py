@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.remote import PushResult, RunResult
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
@@ -18,7 +18,7 @@ DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items
 
 
 @dataclass
-class Machines(NoHosts):
+class Machines(NoMachines):
     """What machines do by themselves: publish a host key at boot, and report while the job runs on them."""
 
     lab: Any = None

@@ -18,7 +18,7 @@ from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.remote import CommandAnswer, PushResult, RunResult
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.errors import RemoteError
 from tests.kit.fleet import STATE, FleetMachines
 from tests.kit.slurm import words_of
@@ -49,7 +49,7 @@ class Worker:
         return int(self.env["TPUCTL_INCARNATION"])
 
 
-class Machines(NoHosts):
+class Machines(NoMachines):
     """All machines of the cloud; *saves_nothing* and *reports_nothing* select workers that do not."""
 
     def __init__(self, cloud):

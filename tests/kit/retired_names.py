@@ -1,6 +1,13 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "Hosts": "Machines; a host is where SSH or HTTP goes",
+    "MachineHosts": "LocalMachines",
+    "ProcessHosts": "ProcessMachines",
+    "NamespaceHosts": "NamespaceMachines",
+    "NoHosts": "NoMachines",
+    "HostSettings": "MachineSettings",
+    "make_hosts": "make_machines",
     "Team": "FleetUsers",
     "TEAM": "USERS",
     "team": "fleet_users",

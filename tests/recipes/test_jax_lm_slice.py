@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.e2e.stage import Stage, kill
-from tests.emulator.hosts_lab import LabView, free_port, machine, serving
+from tests.emulator.machines_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
 from tests.recipes.run import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud

@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from orchestrator.emulator.machines import socket_owner
-from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.process import ProcessMachines
 from orchestrator.emulator.machines.socket_owner import SocketOwner, listening, socket_owner_of
-from tests.emulator.hosts_lab import lab
+from tests.emulator.machines_lab import lab
 from tests.kit.waiting import until
 from tests.security.other_user import ROOT, as_nobody
 
@@ -111,9 +111,9 @@ def test_who_listens_is_not_taken_for_who_holds_a_connection():
 @pytest.mark.skipif(not ROOT, reason="only root can become another user")
 def test_the_ssh_server_of_a_machine_says_no_word_to_another_user(tmp_path):
     """A server that takes connections before any login is reached by whatever fault its protocol has."""
-    with lab(ProcessHosts, tmp_path) as it:
+    with lab(ProcessMachines, tmp_path) as it:
         it.boot()
-        where = it.machine.address, it.hosts.settings.ssh_port
+        where = it.machine.address, it.machines.settings.ssh_port
         assert as_nobody(*where, b"SSH-2.0-mallory\r\n") == b""
         with socket.create_connection(where, timeout=20) as client:
             assert client.recv(8) == b"SSH-2.0-"

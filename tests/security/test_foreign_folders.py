@@ -168,7 +168,7 @@ def test_what_a_local_cloud_holds_is_its_users_wherever_it_lies(tmp_path, monkey
     monkeypatch.setenv("TPUCTL_LOCAL_DIR", str(folder))
     before = os.umask(0o022)
     try:
-        address, _ = local.ensure_running(replace(load_options(folder), hosts="process"))
+        address, _ = local.ensure_running(replace(load_options(folder), machines="process"))
         url = f"{address.endpoint}/storage/v1/b?project={address.project}"
         ask = ["curl", "-sf", "-H", "Content-Type: application/json", "-d", '{"name": "a-bucket"}', url]
         subprocess.run(ask, check=True, capture_output=True)

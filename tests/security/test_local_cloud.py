@@ -19,7 +19,7 @@ from orchestrator.app.local import ensure_running
 from orchestrator.emulator import control
 from orchestrator.emulator.address import PREFIX
 from orchestrator.emulator.daemon import Daemon
-from orchestrator.emulator.machines.host_settings import MARKER
+from orchestrator.emulator.machines.machine_settings import MARKER
 from orchestrator.emulator.machines.process_table import members
 from orchestrator.emulator.start_options import load_options
 from tests.kit.waiting import until

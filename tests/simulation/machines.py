@@ -24,7 +24,7 @@ from orchestrator.contract.bucket.uncommitted_manifest import (
     ended_before,
 )
 from orchestrator.domain.remote import PushResult, RunResult
-from orchestrator.emulator.state.values.machine import NoHosts
+from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import begin_script
 from tests.simulation.bucket import Bucket
@@ -316,7 +316,7 @@ class Gang:
             self.bucket.put(name, json.dumps(body).encode(), new=begun)
 
 
-class Machines(NoHosts):
+class Machines(NoMachines):
     """All machines of the simulated cloud."""
 
     def __init__(self, scheduler, random, digests):

@@ -22,7 +22,7 @@ from orchestrator.app.source.bundle import build
 from orchestrator.domain.observation import Absent
 from orchestrator.domain.plan import Verb
 from orchestrator.domain.remote import Host
-from orchestrator.emulator.machines.host_settings import GuestConfig
+from orchestrator.emulator.machines.machine_settings import GuestConfig
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.engine.reconcile.deliver import deliver
 from orchestrator.errors import TpuctlError

@@ -11,7 +11,7 @@ import asyncssh
 import pytest
 
 from orchestrator.domain.remote import Host, Iap
-from orchestrator.emulator.machines.host_settings import GuestConfig, network_of
+from orchestrator.emulator.machines.machine_settings import GuestConfig, network_of
 from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError
 from orchestrator.ssh.connect import jumps

@@ -184,7 +184,7 @@ def packages(facts: Facts) -> ProbeAnswer:
 
 @check("local-process", Group.LOCAL)
 def process(facts: Facts) -> ProbeAnswer:
-    """Look for what machines as plain processes (`--hosts process`, the default) need: Linux, bash, flock."""
+    """Look for what machines as plain processes (`--machines process`, the default) need: Linux, bash, flock."""
     missing = facts.local.programs
     if missing:
         text = f"machines cannot run as processes: {', '.join(missing)} not found"
@@ -194,7 +194,7 @@ def process(facts: Facts) -> ProbeAnswer:
 
 @check("local-namespace", Group.LOCAL)
 def namespace(facts: Facts) -> ProbeAnswer:
-    """Look at what machines in namespaces (`--hosts namespace`) need. No computer has to have it."""
+    """Look at what machines in namespaces (`--machines namespace`) need. No computer has to have it."""
     message = facts.local.namespace
     return ok(f"not possible here: {message}" if message else "machines can run in namespaces")
 

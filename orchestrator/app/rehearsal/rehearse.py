@@ -41,7 +41,7 @@ class RehearsalPlan:
     The plan of a rehearsal: which faults, *at* which moments; missing ones are chosen by *seed*.
 
     A positive *count* asks for that many faults of random kinds instead. *compare* also runs the job
-    undisturbed; *hosts* is how the local cloud makes machines.
+    undisturbed; *machines* is how the local cloud makes machines.
     """
 
     faults: Sequence[Fault]
@@ -49,7 +49,7 @@ class RehearsalPlan:
     count: int | None
     seed: int
     compare: bool
-    hosts: str
+    machines: str
 
     def check(self) -> None:
         """Raise UsageError for more moments than faults."""
@@ -106,7 +106,7 @@ def rehearse(
     with interruptible():
         try:
             run.take(ONCE)
-            sandbox.start_cloud("--hosts", plan.hosts, "--notice", NOTICE, "--no-fresh-project")
+            sandbox.start_cloud("--machines", plan.machines, "--notice", NOTICE, "--no-fresh-project")
             lend_secrets(sandbox.session.spec, reporter)
             verdict = run.judged(compare=plan.compare)
             # If the job fails by itself, its logs are the only way to find out why.

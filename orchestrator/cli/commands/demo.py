@@ -7,8 +7,11 @@ from orchestrator.cli.options import Command
 
 @click.command("demo", cls=Command)
 @click.option("--keep", is_flag=True, help="Keep the local cloud and the folder, to look around in.")
-@click.option("--hosts", type=click.Choice(["process", "namespace"]), default="process", show_default=True)
-def command(keep: bool, hosts: str) -> None:
+@click.option(
+    "--machines", type=click.Choice(["process", "namespace"]), default="process", show_default=True,
+    help="Run the machines as plain processes, or in namespaces with their own files, users and apt (needs root).",
+)  # fmt: skip
+def command(keep: bool, machines: str) -> None:
     """
     Show the whole life of a deployment: plan, up, training, two preemptions, done, down.
 
@@ -19,4 +22,4 @@ def command(keep: bool, hosts: str) -> None:
     from orchestrator.app.demo import play_demo
     from orchestrator.cli.views.event_lines import OverLiveLine
 
-    raise click.exceptions.Exit(play_demo(hosts, OverLiveLine(), keep=keep))
+    raise click.exceptions.Exit(play_demo(machines, OverLiveLine(), keep=keep))

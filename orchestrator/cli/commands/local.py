@@ -17,8 +17,10 @@ def command() -> None:
 
 @command.command("start", cls=Command)
 @click.option(
-    "--hosts", type=click.Choice(["process", "namespace", "auto"]), default="process", show_default=True
-)
+    "--machines", type=click.Choice(["process", "namespace", "auto"]), default="process", show_default=True,
+    help="Run the machines as plain processes, or in namespaces with their own files, users and apt (needs root); "
+    "auto: in namespaces where it can.",
+)  # fmt: skip
 @click.option(
     "--latency", type=click.Choice(["instant", "scaled", "realistic"]), default="scaled", show_default=True
 )

@@ -31,12 +31,15 @@ from orchestrator.cli.param_types import Parsed
 @click.option(
     "--compare/--no-compare", default=True, show_default=True, help="Also run it undisturbed, to compare."
 )
-@click.option("--hosts", type=click.Choice(["process", "namespace"]), default="process", show_default=True)
+@click.option(
+    "--machines", type=click.Choice(["process", "namespace"]), default="process", show_default=True,
+    help="Run the machines as plain processes, or in namespaces with their own files, users and apt (needs root).",
+)  # fmt: skip
 @click.option("--keep", is_flag=True, help="Keep the local cloud, to look around in.")
 @json_option
 def command(
     file: Path | None, settings: tuple[str, ...], faults: tuple[str, ...], moments: tuple[Moment, ...],
-    count: int | None, seed: int, compare: bool, hosts: str, keep: bool, as_json: bool,
+    count: int | None, seed: int, compare: bool, machines: str, keep: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """
     Run your deployment on a local cloud of its own, inject faults, and judge whether the job recovers.
@@ -60,7 +63,7 @@ def command(
     from orchestrator.cli.views import verdict
     from orchestrator.cli.views.event_lines import OverLiveLine
 
-    plan = RehearsalPlan([Fault(fault) for fault in faults], moments, count, seed, compare, hosts)
+    plan = RehearsalPlan([Fault(fault) for fault in faults], moments, count, seed, compare, machines)
     try:
         found = rehearse(file, settings, plan, OverLiveLine(), keep=keep, talk=as_json)
     except CommandFailedError as error:

@@ -14,7 +14,7 @@ def show_start(found: LocalStart, *, as_json: bool) -> None:
     if as_json:
         print_json("local", {"endpoint": found.endpoint, "project": found.project, "started": found.fresh})
     elif found.fresh:
-        say(f"the local cloud runs at {found.endpoint}, machines: {found.hosts}")
+        say(f"the local cloud runs at {found.endpoint}, machines: {found.machines}")
     else:
         say(f"it runs already at {found.endpoint}; its settings did not change (tpuctl local stop first)")
 

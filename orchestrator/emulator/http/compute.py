@@ -169,7 +169,7 @@ class VmRequests:
         A negative start counts from the end.
         """
         vm = self._cloud.compute.get(call.zone, call.name)
-        printed = self._cloud.kernel.hosts.serial(vm.machine_id)
+        printed = self._cloud.kernel.machines.serial(vm.machine_id)
         asked = int(call.request.query.get("start", "0"))
         oldest = max(0, len(printed) - _SERIAL_RING)
         start = max(oldest, len(printed) + asked if asked < 0 else asked)

@@ -70,7 +70,7 @@ def _install(packages: Sequence[str]) -> int:
     _say(f"E: Unable to locate package {words}", FAILED)
     return _say(
         f"N: This machine is a process of your computer, on which nothing is installed for it. Run there: "
-        f"apt-get install {words}; or use machines with their own apt: tpuctl local start --hosts namespace",
+        f"apt-get install {words}; or use machines with their own apt: tpuctl local start --machines namespace",
         FAILED,
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 from cronsim import CronSim, CronSimError
 
 from orchestrator.emulator.machines.environment import user_environment
-from orchestrator.emulator.machines.host_settings import GuestConfig
+from orchestrator.emulator.machines.machine_settings import GuestConfig
 from orchestrator.emulator.machines.script_runner import Serial
 
 SHELL = "/bin/sh"

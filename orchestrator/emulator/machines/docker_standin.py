@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 
 from orchestrator.emulator.machines import namespaces
 from orchestrator.emulator.machines.docker_container import CANNOT_START, PASSED, entered, locked
-from orchestrator.emulator.machines.host_settings import MARKER
 from orchestrator.emulator.machines.image_store import Image, ImageStore
+from orchestrator.emulator.machines.machine_settings import MARKER
 from orchestrator.emulator.machines.process_table import alive
 from orchestrator.emulator.machines.registry_client import ImageError, parse
 from orchestrator.emulator.machines.start_module import command, package_parent, program

@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from orchestrator.emulator.machines.host_settings import MARKER, SYSTEM_PATH, HostSettings
 from orchestrator.emulator.machines.machine_python import programs
+from orchestrator.emulator.machines.machine_settings import MARKER, SYSTEM_PATH, MachineSettings
 from orchestrator.emulator.state.values.machine import Machine
 
 # The last is the examples' folder of virtual environments, so that a replaced machine need not reinstall.
@@ -26,7 +26,7 @@ _OTHERS = (
 
 def machine_environment(
     machine: Machine,
-    settings: HostSettings,
+    settings: MachineSettings,
     *,
     files: Path,
     binaries: Path,
@@ -79,7 +79,7 @@ def user_environment(environment: Mapping[str, str], user: str, home: Path, shel
     return {**environment, "HOME": str(home), "USER": user, "LOGNAME": user, "SHELL": shell}
 
 
-def _python_environment(settings: HostSettings) -> dict[str, str]:
+def _python_environment(settings: MachineSettings) -> dict[str, str]:
     """
     Return uv's settings: the computer's uv and interpreters, and one cache for all machines.
 

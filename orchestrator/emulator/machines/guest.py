@@ -18,8 +18,8 @@ import asyncssh
 from orchestrator.emulator.machines.accounts import accounts
 from orchestrator.emulator.machines.environment import user_environment
 from orchestrator.emulator.machines.guest_metadata import MetadataClient, the_end
-from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig
 from orchestrator.emulator.machines.machine_python import install_python
+from orchestrator.emulator.machines.machine_settings import MARKER, GuestConfig
 from orchestrator.emulator.machines.process_table import kill_all, members
 from orchestrator.emulator.machines.script_runner import Serial, run_script
 from orchestrator.emulator.machines.services import OwnServices, SystemServices

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
+from orchestrator.emulator.machines.machine_settings import SYSTEM_PATH
 from orchestrator.emulator.machines.start_module import program
 
 PROGRAMS = ("bash", "flock", "setsid", "sha256sum", "timeout", "gcloud")

@@ -14,10 +14,10 @@ from pathlib import Path
 import orchestrator
 from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.docker_standin import install_docker
-from orchestrator.emulator.machines.host_settings import SYSTEM_PATH, GuestConfig
-from orchestrator.emulator.machines.machine_hosts import MachineHosts
+from orchestrator.emulator.machines.local_machines import LocalMachines
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_python import base_interpreter
+from orchestrator.emulator.machines.machine_settings import SYSTEM_PATH, GuestConfig
 from orchestrator.emulator.state.values.machine import Machine
 
 STATE = Path("/run/local-cloud")  # the guest's folder inside the machine
@@ -33,7 +33,7 @@ PROGRAMS = {
 TRY_OVERLAY = "mount -t overlay -o lowerdir=/,upperdir=upper,workdir=work overlay merged"
 
 
-class NamespaceHosts(MachineHosts):
+class NamespaceMachines(LocalMachines):
     """
     Runs each machine below `unshare`, whose child is the machine's pid 1.
 
@@ -82,7 +82,7 @@ def available(folder: Path | None = None) -> str | None:
     if sys.platform != "linux":
         return "namespaces need Linux"
     if os.geteuid() != 0:
-        return "namespaces need root; the host kind `process` does not"
+        return "namespaces need root; the kind `process` does not"
     path = os.pathsep.join([os.environ.get("PATH", ""), SYSTEM_PATH])
     missing = sorted({package for name, package in PROGRAMS.items() if shutil.which(name, path=path) is None})
     if missing:

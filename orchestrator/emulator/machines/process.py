@@ -10,9 +10,9 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.apt_standin import SETTINGS, install_apt
 from orchestrator.emulator.machines.docker_standin import install_docker
-from orchestrator.emulator.machines.host_settings import GuestConfig
-from orchestrator.emulator.machines.machine_hosts import MachineHosts
+from orchestrator.emulator.machines.local_machines import LocalMachines
 from orchestrator.emulator.machines.machine_image import CRON
+from orchestrator.emulator.machines.machine_settings import GuestConfig
 from orchestrator.emulator.state.values.machine import Machine
 
 # The path of a Unix socket has at most 107 bytes (unix(7)), and Python creates its own below TMPDIR. A
@@ -22,7 +22,7 @@ MAX_PATH = 60
 SHORT = Path("/tmp")  # noqa: S108 - the folder in it has a random name and belongs to this user alone
 
 
-class ProcessHosts(MachineHosts):
+class ProcessMachines(LocalMachines):
     """
     Runs each machine below a supervisor that adopts all of its processes.
 

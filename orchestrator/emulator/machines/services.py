@@ -9,8 +9,8 @@ from pathlib import Path
 
 from orchestrator.emulator.machines.accounts import Accounts
 from orchestrator.emulator.machines.cron import Cron
-from orchestrator.emulator.machines.host_settings import GuestConfig
 from orchestrator.emulator.machines.machine_image import CRON
+from orchestrator.emulator.machines.machine_settings import GuestConfig
 from orchestrator.emulator.machines.script_runner import Serial
 from orchestrator.emulator.machines.ssh_server import SshServer
 

@@ -26,7 +26,7 @@ from asyncssh.forward import SSHForwarder
 
 from orchestrator.emulator.machines.accounts import Accounts
 from orchestrator.emulator.machines.environment import user_environment
-from orchestrator.emulator.machines.host_settings import STANDARD_PORT, GuestConfig
+from orchestrator.emulator.machines.machine_settings import STANDARD_PORT, GuestConfig
 from orchestrator.emulator.machines.socket_owner import listening
 
 SHELL = "/bin/bash"

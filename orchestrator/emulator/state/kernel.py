@@ -15,7 +15,7 @@ from orchestrator.emulator.state.cloud_settings import LocalCloudSettings
 from orchestrator.emulator.state.values import methods
 from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec
 from orchestrator.emulator.state.values.instance import Disk, Instance
-from orchestrator.emulator.state.values.machine import Hosts, Machine
+from orchestrator.emulator.state.values.machine import Machine, Machines
 from orchestrator.emulator.state.values.node import Node
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.values.queued import QueuedResource
@@ -143,8 +143,8 @@ class CallTarget:
 class Kernel:
     """Keeps the state and advances time; the services register the handlers of their events."""
 
-    def __init__(self, clock: Clock, hosts: Hosts, settings: LocalCloudSettings) -> None:
-        self.clock, self.hosts, self.settings = clock, hosts, settings
+    def __init__(self, clock: Clock, machines: Machines, settings: LocalCloudSettings) -> None:
+        self.clock, self.machines, self.settings = clock, machines, settings
         # Repeatable on purpose; nothing secret comes from this generator.
         generator = Random(settings.seed)  # noqa: S311
         self.state = State(clock.now(), generator, AddressPool(settings.address_base))
@@ -319,29 +319,29 @@ class Kernel:
     def change_machine(self, machine: Machine) -> None:
         """Keep the machine with what has changed of it, which its metadata server shows from now on."""
         self.state.machines[machine.id] = machine
-        self.hosts.changed(machine.id)
+        self.machines.changed(machine.id)
 
     def show_maintenance(self, machine_id: str, event: str) -> None:
         """Show a maintenance event to a machine, if it still exists."""
         if flags := self.state.flags.get(machine_id):
             self.state.flags[machine_id] = replace(flags, maintenance_event=event)
             self.touch()
-            self.hosts.changed(machine_id)
+            self.machines.changed(machine_id)
 
     def boot(self, machine_id: str) -> None:
         self.state.flags[machine_id] = MachineState(running=True)
-        self.hosts.boot(self.state.machines[machine_id])
+        self.machines.boot(self.state.machines[machine_id])
 
     def warn(self, machine_id: str, *, preempted: bool) -> None:
         """Give a running machine its notice."""
         flags = self.state.flags[machine_id]
         if flags.running:
             self.state.flags[machine_id] = replace(flags, preempted=preempted or flags.preempted)
-            self.hosts.notice(machine_id)
+            self.machines.notice(machine_id)
 
     def halt(self, machine_id: str) -> None:
         self.state.flags[machine_id] = replace(self.state.flags[machine_id], running=False)
-        self.hosts.stop(machine_id)
+        self.machines.stop(machine_id)
 
     def remove_machine(self, machine_id: str) -> None:
         """Kill the machine, destroy its disk and free its address."""
@@ -350,7 +350,7 @@ class Kernel:
             del self.state.flags[machine_id], self.state.guest[machine_id]
             # Safe although its processes have not ended yet, because this address is reused last.
             self.state.pool.release(machine.address)
-            self.hosts.remove(machine_id)
+            self.machines.remove(machine_id)
 
     def bill_from_now(self, usage: Usage) -> None:
         self.state.usage.append(usage)

@@ -20,7 +20,7 @@ from orchestrator.emulator.state.tpu.queued_calls import QueuedResources
 from orchestrator.emulator.state.tpu.tpu import TpuNodes
 from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec, check, check_method
 from orchestrator.emulator.state.values.instance import Attachment, Disk, Instance, Status
-from orchestrator.emulator.state.values.machine import Hosts, Machine
+from orchestrator.emulator.state.values.machine import Machine, Machines
 from orchestrator.emulator.state.values.node import Health, Node, NodeState
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.values.queued import Initiator, QueuedResource, QueuedState
@@ -48,11 +48,11 @@ class LocalCloud:
     the HTTP layer does. `kernel` is what they share.
     """
 
-    def __init__(self, clock: Clock, hosts: Hosts, settings: LocalCloudSettings) -> None:
+    def __init__(self, clock: Clock, machines: Machines, settings: LocalCloudSettings) -> None:
         self.settings = settings
         self.clock = clock
         self.lock = threading.RLock()
-        self.kernel = Kernel(clock, hosts, settings)
+        self.kernel = Kernel(clock, machines, settings)
         self.tpu = TpuNodes(self.kernel)
         self.queued = QueuedResources(self.kernel, self.tpu)
         self.compute = ComputeVms(self.kernel)
@@ -204,7 +204,7 @@ class LocalCloud:
         with self.lock:
             self.kernel.state.guest[machine_id][namespace, key] = value
             self.kernel.touch()
-            self.kernel.hosts.changed(machine_id)
+            self.kernel.machines.changed(machine_id)
 
     def bill(self) -> list[BillLine]:
         with self.lock:

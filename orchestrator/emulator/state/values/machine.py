@@ -8,7 +8,7 @@ from typing import Protocol
 @dataclass(frozen=True)
 class Machine:
     """
-    One machine: what the hosts need to boot it.
+    One machine: what it takes to boot it.
 
     *id* is unique for the life of the machine and safe as a folder name: for a TPU worker
     `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`. *address* is the
@@ -42,7 +42,7 @@ class Machine:
         self.__dict__.update({"silent" if key == "mute" else key: value for key, value in known.items()})
 
 
-class Hosts(Protocol):
+class Machines(Protocol):
     """The machines: boot, warn, stop and remove. Every call returns at once."""
 
     def boot(self, machine: Machine) -> None:
@@ -64,7 +64,7 @@ class Hosts(Protocol):
         """Return what the machine has printed on serial port 1 so far."""
 
 
-class NoHosts:
+class NoMachines:
     """Records requests and boots nothing, for simulations on a virtual clock."""
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
 """
 Model the disks of VMs: a boot disk survives stops, and may be deleted with its VM.
 
-The hosts keep a disk under its machine: a disk kept after its VM's deletion stays listed and billed, but its
+Machines keep a disk in a folder of their own: a disk kept after its VM's deletion stays listed and billed, but its
 content is lost.
 """
 

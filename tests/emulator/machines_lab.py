@@ -1,4 +1,4 @@
-"""A metadata server and machines for the tests of the hosts: real processes on loopback."""
+"""A metadata server and machines for the tests of machines: real processes on loopback."""
 
 import asyncio
 import random
@@ -13,16 +13,16 @@ import asyncssh
 
 from orchestrator.emulator.http.metadata_server import MetadataServer
 from orchestrator.emulator.http.metadata_tree import MachineView
-from orchestrator.emulator.machines.host_settings import HostSettings
-from orchestrator.emulator.machines.machine_hosts import MachineHosts
-from orchestrator.emulator.machines.namespace import NamespaceHosts
-from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.local_machines import LocalMachines
+from orchestrator.emulator.machines.machine_settings import MachineSettings
+from orchestrator.emulator.machines.namespace import NamespaceMachines
+from orchestrator.emulator.machines.process import ProcessMachines
 from orchestrator.emulator.state.values.machine import Machine
 from tests.kit.waiting import until
 
-KINDS: dict[str, Callable[[HostSettings], MachineHosts]] = {
-    "process": ProcessHosts,
-    "namespace": NamespaceHosts,
+KINDS: dict[str, Callable[[MachineSettings], LocalMachines]] = {
+    "process": ProcessMachines,
+    "namespace": NamespaceMachines,
 }
 
 
@@ -75,14 +75,14 @@ def free_port(address: str) -> int:
 
 
 class MachineLab:
-    """One machine of one local cloud: its view, its hosts, and a user with a key."""
+    """One machine of one local cloud: its view, its machines, and a user with a key."""
 
-    def __init__(self, hosts: MachineHosts, view: LabView, server: MetadataServer) -> None:
-        self.hosts = hosts
+    def __init__(self, machines: LocalMachines, view: LabView, server: MetadataServer) -> None:
+        self.machines = machines
         self.view = view
         self.server = server
         self.machine = view.machine
-        self.folder = hosts.settings.folder(view.machine.id)
+        self.folder = machines.settings.folder(view.machine.id)
         self.key = asyncssh.generate_private_key("ssh-ed25519")
         self.authorize("ada", self.key)
 
@@ -94,12 +94,12 @@ class MachineLab:
     def boot(self) -> None:
         """Boot the machine and wait for its host key."""
         self.view.guest_attributes.clear()
-        self.hosts.boot(self.machine)
+        self.machines.boot(self.machine)
         until(lambda: self.view.guest_attributes.get("hostkeys/ssh-ed25519"), "the machine's host key", 90)
 
     def known_hosts(self) -> asyncssh.SSHKnownHosts:
         """Return the pinned host key, as the guest attribute has it."""
-        port = self.hosts.settings.ssh_port
+        port = self.machines.settings.ssh_port
         key = self.view.guest_attributes["hostkeys/ssh-ed25519"]
         return asyncssh.import_known_hosts(f"[{self.machine.address}]:{port} ssh-ed25519 {key}\n")
 
@@ -108,7 +108,7 @@ class MachineLab:
     ) -> asyncssh.SSHClientConnection:
         """Log in with the pinned host key."""
         return await asyncssh.connect(
-            self.machine.address, self.hosts.settings.ssh_port, username=user, client_keys=[key or self.key],
+            self.machine.address, self.machines.settings.ssh_port, username=user, client_keys=[key or self.key],
             known_hosts=self.known_hosts(), config=None, agent_path=None, connect_timeout=60,
         )  # fmt: skip
 
@@ -129,28 +129,28 @@ class MachineLab:
 
     def serial(self) -> str:
         """Return the serial port's text."""
-        return self.hosts.serial(self.machine.id).decode()
+        return self.machines.serial(self.machine.id).decode()
 
 
 @contextmanager
 def lab(
-    build: Callable[[HostSettings], MachineHosts],
+    build: Callable[[MachineSettings], LocalMachines],
     root: Path,
     *,
     kind: str = "tpu",
     disk_bytes: int = 0,
     disks: tuple[str, ...] = (),
     sources: Mapping[str, str] | None = None,
-    host: Mapping[str, Any] | None = None,
+    more_settings: Mapping[str, Any] | None = None,
     **attributes: str,
 ) -> Iterator[MachineLab]:
     """
     Serve the metadata of one machine that is not booted yet; everything is killed at the end.
 
-    *host* has further settings of the hosts.
+    *more_settings* has further settings of the machines.
     """
     address = free_address()
-    settings = HostSettings(
+    settings = MachineSettings(
         root=root / "machines",
         cloud_id=f"test{random.getrandbits(48):x}",
         endpoint="http://127.0.0.1:9",
@@ -158,20 +158,20 @@ def lab(
         metadata_port=free_port(address),
         cron_minute_seconds=1.0,
         package_sources=sources or {},
-        **(host or {}),
+        **(more_settings or {}),
     )
     settings.root.mkdir(parents=True)
-    hosts = build(settings)
+    machines = build(settings)
     name = "t1v-n-4242-w-0" if kind == "tpu" else "controller"
     allowed = {"enable-guest-attributes": "TRUE", **attributes}
     view = LabView(machine(address, kind=kind, name=name, disk_bytes=disk_bytes, disks=disks), **allowed)
     with serving(
-        lambda at: view if at == address else None, address, settings.metadata_port, *hosts.metadata_ports
+        lambda at: view if at == address else None, address, settings.metadata_port, *machines.metadata_ports
     ) as server:
         try:
-            yield MachineLab(hosts, view, server)
+            yield MachineLab(machines, view, server)
         finally:
-            hosts.reap_all(disks=True)
+            machines.reap_all(disks=True)
 
 
 @contextmanager

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines.host_settings import SYSTEM_PATH
 from orchestrator.emulator.machines.machine_python import (
     FOLDER,
     install_python,
     interpreters,
     package_sources,
 )
+from orchestrator.emulator.machines.machine_settings import SYSTEM_PATH
 from orchestrator.scripts import uv_program
-from tests.emulator.hosts_lab import KINDS, lab
+from tests.emulator.machines_lab import KINDS, lab
 
 MANY = 22
 PACKAGES = 'import sysconfig; print(sysconfig.get_path("purelib"))'
@@ -105,7 +105,7 @@ def test_a_vm_keeps_what_was_installed_over_a_reboot(make, there):
         it.boot()
         where = it.output(f"python3 -c '{PACKAGES}'")
         it.output(f"python3 -m zipfile -e {there}/machine_only_5-1.0-py3-none-any.whl {where}")
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         it.boot()
         assert it.output("python3 -c 'import machine_only_5; print(1)'") == "1"
 

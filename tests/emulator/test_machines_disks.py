@@ -4,41 +4,41 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines.host_settings import GuestConfig, HostSettings
-from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import machine
+from orchestrator.emulator.machines.machine_settings import GuestConfig, MachineSettings
+from orchestrator.emulator.machines.process import ProcessMachines
+from tests.emulator.machines_lab import machine
 from tests.kit.waiting import until
 
 
 @pytest.fixture
-def hosts(tmp_path):
-    """Return hosts that boot nothing in this test."""
-    return ProcessHosts(HostSettings(tmp_path / "machines", "c", "http://127.0.0.1:1", 22, 80))
+def machines(tmp_path):
+    """Return machines that boot nothing in this test."""
+    return ProcessMachines(MachineSettings(tmp_path / "machines", "c", "http://127.0.0.1:1", 22, 80))
 
 
-def devices(hosts, one) -> Path:
+def devices(machines, one) -> Path:
     """Prepare a machine and return where it finds its devices."""
-    return Path(GuestConfig.read(hosts._prepare(one)).environment["TPUCTL_DISK_DIR"])
+    return Path(GuestConfig.read(machines._prepare(one)).environment["TPUCTL_DISK_DIR"])
 
 
-def test_what_one_machine_has_written_the_next_one_reads(hosts):
+def test_what_one_machine_has_written_the_next_one_reads(machines):
     """Devices are numbered in the order of the disks, from 1, and a removed machine takes nothing along."""
     first = machine(disks=("z-text-1", "z-scratch-2"))
-    found = devices(hosts, first)
+    found = devices(machines, first)
     assert sorted(path.name for path in found.iterdir()) == [
         "google-persistent-disk-1",
         "google-persistent-disk-2",
     ]
     (found / "google-persistent-disk-2/saved").write_text("x")
-    hosts.remove(first.id)
-    hosts.drain()
-    after = devices(hosts, machine(disks=("z-scratch-2",)))
+    machines.remove(first.id)
+    machines.drain()
+    after = devices(machines, machine(disks=("z-scratch-2",)))
     assert (after / "google-persistent-disk-1/saved").read_text() == "x"
 
 
-def test_a_machine_without_disks_has_no_devices(hosts):
+def test_a_machine_without_disks_has_no_devices(machines):
     """Its folder is there, and empty."""
-    assert list(devices(hosts, machine()).iterdir()) == []
+    assert list(devices(machines, machine()).iterdir()) == []
 
 
 def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
@@ -50,12 +50,12 @@ def test_a_machine_finds_its_disks_where_its_startup_script_looks(make):
     write = 'echo text > "$TPUCTL_DISK_DIR/google-persistent-disk-2/saved"'
     script = f"#!/bin/bash\n{write}\n"
     with make(disks=("z-text-1", "z-scratch-2"), **{"startup-script": script}) as it:
-        retained = it.hosts.settings.root.parent / "data-disks"
+        retained = it.machines.settings.root.parent / "data-disks"
         saved = retained / "z-scratch-2/saved"
         it.boot()
         until(lambda: saved.exists() and saved.read_text() == "text\n", "the first boot's file", 90)
         assert list((retained / "z-text-1").iterdir()) == []
         saved.unlink()
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         it.boot()
         until(saved.exists, "the second boot's file", 90)

@@ -1,4 +1,4 @@
-"""Logging in to a machine, whichever host kind runs it."""
+"""Logging in to a machine, whichever kind it is."""
 
 import asyncio
 import io
@@ -11,13 +11,13 @@ import paramiko
 import pytest
 
 from orchestrator.emulator.control import standard_port_opens
-from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.process import ProcessMachines
 from tests.kit.waiting import until
 
 
 def test_paramiko_logs_in_with_the_pinned_host_key(booted):
     """The key in the guest attribute is the key the server shows."""
-    settings = booted.hosts.settings
+    settings = booted.machines.settings
     client = paramiko.SSHClient()
     name = f"[{booted.machine.address}]:{settings.ssh_port}"
     line = f"{name} ssh-ed25519 {booted.view.guest_attributes['hostkeys/ssh-ed25519']}"
@@ -42,7 +42,7 @@ def test_only_listed_keys_of_listed_users_may_log_in(booted):
             asyncio.run(booted.connect(user, key))
     with (
         pytest.raises(paramiko.BadAuthenticationType) as refusal,
-        paramiko.Transport((booted.machine.address, booted.hosts.settings.ssh_port)) as transport,
+        paramiko.Transport((booted.machine.address, booted.machines.settings.ssh_port)) as transport,
     ):
         transport.connect(username="ada", password="ada")
     assert refusal.value.allowed_types == ["publickey"]
@@ -76,7 +76,7 @@ def test_terminals_files_and_tunnels_work(booted):
                 async with files.open("note", "wb") as file:
                     await file.write(b"text")
                 copy = await (await files.open("note", "rb")).read()
-            settings = booted.hosts.settings
+            settings = booted.machines.settings
             reader, writer = await connection.open_connection(booted.machine.address, settings.metadata_port)
             writer.write(b"GET / HTTP/1.0\r\n\r\n")
             line = await reader.readline()
@@ -95,7 +95,7 @@ def test_scp_leaves_with_0(booted, tmp_path):
     key.write_bytes(booted.key.export_private_key("openssh"))
     (tmp_path / "note").write_text("text")
     options = [f"-oIdentityFile={key}", "-oStrictHostKeyChecking=no", "-oUserKnownHostsFile=/dev/null"]
-    command = ["scp", "-P", str(booted.hosts.settings.ssh_port), *options, str(tmp_path / "note")]
+    command = ["scp", "-P", str(booted.machines.settings.ssh_port), *options, str(tmp_path / "note")]
     done = subprocess.run(
         [*command, f"ada@{booted.machine.address}:note"], capture_output=True, timeout=120, check=False
     )
@@ -134,7 +134,7 @@ def test_large_streams_arrive_whole(booted):
 def test_a_terminal_gives_all_output_to_a_client_that_reads_late(booted):
     """What the shell wrote before it ended is not lost when it ends before the client takes it."""
     # OpenSSH lets a shell wait for a slow client; our server has taken most of this before the shell ends.
-    last = 20_000 if isinstance(booted.hosts, ProcessHosts) else 300
+    last = 20_000 if isinstance(booted.machines, ProcessMachines) else 300
 
     async def visit() -> str:
         async with await booted.connect() as connection:

@@ -34,7 +34,7 @@ class Tools(NamedTuple):
 
 
 @dataclass(frozen=True)
-class HostSettings:
+class MachineSettings:
     """
     Where machines live and how they reach the local cloud.
 
@@ -83,7 +83,7 @@ class GuestConfig:
     keeps home, opt, etc and tmp; *environment* is inherited by every session. *peers* is the network that
     reaches a machine without external address; "" means no restriction. *python* is the computer's
     interpreter below the machine's own, *shared* a folder for it. *absent* and *package_lock_seconds* are
-    those of HostSettings, *silent* is that of Machine.
+    those of MachineSettings, *silent* is that of Machine.
     """
 
     kind: str  # "process" or "namespace"
@@ -106,7 +106,12 @@ class GuestConfig:
 
     @classmethod
     def build(
-        cls, kind: str, machine: Machine, settings: HostSettings, state: Path, environment: Mapping[str, str]
+        cls,
+        kind: str,
+        machine: Machine,
+        settings: MachineSettings,
+        state: Path,
+        environment: Mapping[str, str],
     ) -> "GuestConfig":
         return cls(
             kind=kind,

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-from orchestrator.emulator.machines.host_settings import HostSettings
-from orchestrator.emulator.machines.machine_hosts import TRASH
-from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.local_machines import TRASH
+from orchestrator.emulator.machines.machine_settings import MachineSettings
+from orchestrator.emulator.machines.process import ProcessMachines
 
 
 def test_a_disk_is_removed_also_when_the_trash_goes_away_in_between(tmp_path, monkeypatch):
     """The process that empties it for another machine takes the folder along, at the worst moment here."""
-    hosts = ProcessHosts(HostSettings(tmp_path, "cloud", "http://127.0.0.1:1", 22, 80))
+    machines = ProcessMachines(MachineSettings(tmp_path, "cloud", "http://127.0.0.1:1", 22, 80))
     (tmp_path / "m-1" / "disk").mkdir(parents=True)
     rename, taken = Path.rename, []
 
@@ -21,7 +21,7 @@ def test_a_disk_is_removed_also_when_the_trash_goes_away_in_between(tmp_path, mo
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", late)
-    hosts.remove("m-1")
-    hosts.drain()
+    machines.remove("m-1")
+    machines.drain()
     assert taken
     assert list(tmp_path.glob("**/disk")) == []

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from orchestrator.emulator.machines.namespace import NamespaceHosts, available
+from orchestrator.emulator.machines.namespace import NamespaceMachines, available
 from orchestrator.emulator.machines.script_runner import Serial, run_script
-from tests.emulator.hosts_lab import lab
+from tests.emulator.machines_lab import lab
 
 
 @pytest.fixture
@@ -103,7 +103,7 @@ def test_a_listed_user_that_the_computer_knows_becomes_root_equivalent(tmp_path)
     """Keys give the rights that google-sudoers gives, whatever the name meant on the computer."""
     if reason := available(tmp_path):
         pytest.skip(reason)
-    with lab(NamespaceHosts, tmp_path) as it:
+    with lab(NamespaceMachines, tmp_path) as it:
         it.authorize("games", it.key)
         it.boot()
         assert str(it.run("id -u; echo $HOME", "games").stdout).split() == [

@@ -1,4 +1,4 @@
-"""What a machine of the local cloud does, whichever host kind runs it."""
+"""What a machine of the local cloud does, whichever kind it is."""
 
 import os
 import random
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines import process_table
-from orchestrator.emulator.machines.host_kinds import make_hosts
-from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.machines.machine_kinds import make_machines
+from orchestrator.emulator.machines.machine_settings import MachineSettings
 from orchestrator.emulator.machines.namespace import available
-from orchestrator.emulator.machines.process import ProcessHosts
+from orchestrator.emulator.machines.process import ProcessMachines
 from orchestrator.errors import LocalCloudError
-from tests.emulator.hosts_lab import KINDS, lab
+from tests.emulator.machines_lab import KINDS, lab
 from tests.kit.waiting import until
 
 
@@ -53,8 +53,8 @@ def test_a_session_sees_the_local_cloud_and_no_credentials(make, monkeypatch):
         it.boot()
         shown = dict(line.partition("=")[::2] for line in it.output("env").splitlines())
     assert not {"GOOGLE_APPLICATION_CREDENTIALS", "WANDB_API_KEY"} & shown.keys()
-    assert shown["GCE_METADATA_HOST"] == f"{it.machine.address}:{it.hosts.settings.metadata_port}"
-    assert shown["STORAGE_EMULATOR_HOST"] == it.hosts.settings.endpoint
+    assert shown["GCE_METADATA_HOST"] == f"{it.machine.address}:{it.machines.settings.metadata_port}"
+    assert shown["STORAGE_EMULATOR_HOST"] == it.machines.settings.endpoint
     assert shown["XLA_FLAGS"].endswith("=8")
     assert shown["HOME"].endswith("/home/ada")
 
@@ -67,9 +67,9 @@ def test_stop_kills_what_hides_and_keeps_the_disk(booted):
         f" (setsid bash -c 'setsid sleep {seconds} & sleep {seconds}' >/dev/null 2>&1 &); echo kept > ~/file"
     )
     until(lambda: len(sleepers(seconds)) == 4, "four processes", 90)
-    booted.hosts.stop(booted.machine.id)
+    booted.machines.stop(booted.machine.id)
     assert sleepers(seconds) == set()
-    assert not booted.hosts.running(booted.machine.id)
+    assert not booted.machines.running(booted.machine.id)
     assert list(booted.folder.rglob("home/ada/file"))
 
 
@@ -84,7 +84,7 @@ def test_stop_leaves_other_machines_alone(make, kind, tmp_path):
     with make() as it, lab(KINDS[kind], tmp_path / "second") as neighbour:
         it.boot()
         neighbour.boot()
-        it.hosts.reap_all(disks=True)
+        it.machines.reap_all(disks=True)
         assert neighbour.output("echo alive") == "alive"
 
 
@@ -95,11 +95,11 @@ def test_a_reboot_keeps_disk_and_host_key_and_runs_the_script_again(make):
         until(lambda: it.serial().count("Finished") == 1, "the first boot", 90)
         key = it.view.guest_attributes["hostkeys/ssh-ed25519"]
         it.output("echo mine > ~/file")
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         it.boot()
         until(lambda: it.serial().count("Finished") == 2, "the second boot", 90)
         assert it.view.guest_attributes["hostkeys/ssh-ed25519"] == key
-        home = "/root" if it.hosts.kind == "namespace" else str(it.folder / "home/root")
+        home = "/root" if it.machines.kind == "namespace" else str(it.folder / "home/root")
         assert it.output(f"cat ~/file {home}/boots").split() == ["mine", "boot", "boot"]
 
 
@@ -109,27 +109,27 @@ def test_notice_runs_the_shutdown_script_then_terminates_the_job(make):
         it.boot()
         job = 'trap "echo stopped > ~/job; exit" TERM; while :; do sleep 0.1; done'
         it.output(f"setsid bash -c '{job}' >/dev/null 2>&1 &")
-        it.hosts.notice(it.machine.id)
+        it.machines.notice(it.machine.id)
         until(lambda: "shutdown-script exit status 0" in it.serial(), "the shutdown script", 90)
         assert "shutdown-script: saving\r\nshutdown-script: saved" in it.serial()
-        until(lambda: not it.hosts.running(it.machine.id), "the machine's end", 90)
+        until(lambda: not it.machines.running(it.machine.id), "the machine's end", 90)
         assert [p.read_text() for p in it.folder.rglob("home/ada/job")] == ["stopped\n"]
 
 
 def test_remove_leaves_no_process_no_mount_and_no_file(booted):
     """A removed machine never was."""
     booted.output("setsid sleep 300 >/dev/null 2>&1 &")
-    booted.hosts.remove(booted.machine.id)
-    booted.hosts.drain()
-    assert process_table.members(booted.hosts.settings.marker(booted.machine.id)) == set()
+    booted.machines.remove(booted.machine.id)
+    booted.machines.drain()
+    assert process_table.members(booted.machines.settings.marker(booted.machine.id)) == set()
     assert booted.machine.id not in Path("/proc/mounts").read_text()
-    assert list(booted.hosts.settings.root.iterdir()) == []
-    booted.hosts.remove(booted.machine.id)
+    assert list(booted.machines.settings.root.iterdir()) == []
+    booted.machines.remove(booted.machine.id)
 
 
 def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
-    """Hosts built again, as by a daemon that was restarted, know what runs and can stop it."""
-    again = KINDS[kind](booted.hosts.settings)
+    """Machines built again, as by a daemon that was restarted, know what runs and can stop it."""
+    again = KINDS[kind](booted.machines.settings)
     assert again.reattach() == {booted.machine.id}
     again.boot(booted.machine)
     assert booted.output("echo same") == "same"
@@ -139,11 +139,11 @@ def test_machines_outlive_the_daemon_and_are_found_again(booted, kind):
 
 def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):
     """The pid file names the start time too."""
-    booted.hosts.stop(booted.machine.id)
+    booted.machines.stop(booted.machine.id)
     with subprocess.Popen(["sleep", "60"]) as bystander:
         (booted.folder / "pid").write_text(f"{bystander.pid} 1\n")
-        booted.hosts.notice(booted.machine.id)
-        booted.hosts.stop(booted.machine.id)
+        booted.machines.notice(booted.machine.id)
+        booted.machines.stop(booted.machine.id)
         # Of signals that wait together, the one with the lowest number comes first: this one after any of `stop`.
         bystander.send_signal(signal.SIGVTALRM)
         assert bystander.wait(60) == -signal.SIGVTALRM
@@ -151,12 +151,12 @@ def test_a_pid_that_was_given_to_another_process_is_not_touched(booted):
 
 def test_a_machine_whose_pid_file_was_never_written_is_not_doubled(booted):
     """The daemon may die between starting a machine and noting it: the next boot finds and replaces it."""
-    marker = booted.hosts.settings.marker(booted.machine.id)
+    marker = booted.machines.settings.marker(booted.machine.id)
     before = process_table.members(marker)
     (booted.folder / "pid").unlink()
-    booted.hosts.boot(booted.machine)
+    booted.machines.boot(booted.machine)
     assert not before & process_table.table().keys()
-    assert booted.hosts.running(booted.machine.id)
+    assert booted.machines.running(booted.machine.id)
 
 
 def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
@@ -174,10 +174,10 @@ def test_the_oldest_process_of_a_machine_dies_first(monkeypatch):
 
 def test_unknown_kinds_are_refused(tmp_path):
     """The error names the kinds there are."""
-    settings = HostSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
-    with pytest.raises(LocalCloudError, match="no host kind 'docker'"):
-        make_hosts("docker", settings)
-    assert make_hosts("process", settings).kind == "process"
+    settings = MachineSettings(tmp_path, "c", "http://127.0.0.1:1", 22, 80)
+    with pytest.raises(LocalCloudError, match="no kind of machines 'docker'"):
+        make_machines("docker", settings)
+    assert make_machines("process", settings).kind == "process"
 
 
 def test_namespaces_say_why_they_cannot_work(monkeypatch):
@@ -190,7 +190,7 @@ def test_unix_sockets_fit_below_tmpdir(tmp_path):
     """A manager of multiprocessing, and a connection through a queue, as torch's loaders of data use it."""
     deep = tmp_path / ("a-folder-with-a-long-name-" * 3)
     deep.mkdir()
-    with lab(ProcessHosts, deep) as it:
+    with lab(ProcessMachines, deep) as it:
         it.boot()
         program = (
             "import multiprocessing as m\nif __name__ == '__main__':\n"
@@ -202,5 +202,5 @@ def test_unix_sockets_fit_below_tmpdir(tmp_path):
         short = Path(it.output("echo $TMPDIR"))
         assert short.is_symlink()
         assert short.resolve().is_relative_to(deep)
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         assert not short.parent.exists()

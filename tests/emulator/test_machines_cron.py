@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines import cron, namespace
-from orchestrator.emulator.machines.namespace import NamespaceHosts, available
-from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import lab
+from orchestrator.emulator.machines.namespace import NamespaceMachines, available
+from orchestrator.emulator.machines.process import ProcessMachines
+from tests.emulator.machines_lab import lab
 from tests.kit.waiting import until
 
 
@@ -23,7 +23,7 @@ def two_minutes(it, folder):
 
 def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
     """The entry starts again in each minute, and the lock keeps a second job from starting."""
-    with lab(ProcessHosts, tmp_path) as it:
+    with lab(ProcessMachines, tmp_path) as it:
         it.boot()
         out = tmp_path / "out"
         entry = (
@@ -45,7 +45,7 @@ def test_a_cron_entry_under_flock_runs_once_at_a_time(tmp_path):
 
 def test_a_broken_crontab_is_reported_once_and_runs_nothing(tmp_path):
     """As with Debian's cron, one bad line refuses the whole file."""
-    with lab(ProcessHosts, tmp_path) as it:
+    with lab(ProcessMachines, tmp_path) as it:
         it.boot()
         (it.folder / "etc/cron.d/tpuctl").write_text(
             f"* * * * * root touch {tmp_path}/ran\n61 * * * * root true\n"
@@ -64,14 +64,14 @@ def test_the_real_cron_runs_the_entry_under_flock(tmp_path):
         pytest.skip(reason)
     entry = "* * * * * root flock -n /run/lock-job env > /opt/tpuctl/ran"
     script = f'mkdir -p "$TPUCTL_ROOT"; echo "{entry}" > /etc/cron.d/tpuctl'
-    with lab(NamespaceHosts, tmp_path, **{"startup-script": script}) as it:
+    with lab(NamespaceMachines, tmp_path, **{"startup-script": script}) as it:
         it.boot()
         ran = it.folder / "disk/upper/opt/tpuctl/ran"
         until(lambda: ran.exists() and "XLA_FLAGS" in ran.read_text(), "the real cron's first run", 150)
         shown = dict(line.partition("=")[::2] for line in ran.read_text().splitlines())
         assert shown["HOME"] == "/root"
         assert shown["TPUCTL_ROOT"] == "/opt/tpuctl"
-        assert shown["STORAGE_EMULATOR_HOST"] == it.hosts.settings.endpoint
+        assert shown["STORAGE_EMULATOR_HOST"] == it.machines.settings.endpoint
         assert shown["GCE_METADATA_HOST"].startswith(it.machine.address)
 
 
@@ -80,7 +80,7 @@ def test_the_computers_own_cron_jobs_do_not_run_on_the_machine(tmp_path):
     """A namespace machine starts with empty crontabs, and what it writes stays its own."""
     if reason := available(tmp_path):
         pytest.skip(reason)
-    with lab(NamespaceHosts, tmp_path) as it:
+    with lab(NamespaceMachines, tmp_path) as it:
         it.boot()
         assert (
             it.output(
@@ -97,13 +97,13 @@ def test_a_machine_disk_that_is_full_says_so_and_harms_nothing_else(tmp_path):
     """The limit of the disk holds, and survives a reboot with what fits on it."""
     if reason := available(tmp_path):
         pytest.skip(reason)
-    with lab(NamespaceHosts, tmp_path, kind="vm", disk_bytes=64 << 20) as it:
+    with lab(NamespaceMachines, tmp_path, kind="vm", disk_bytes=64 << 20) as it:
         it.boot()
         refused = it.run("echo small > /opt/kept; dd if=/dev/zero of=/opt/big bs=1M count=100")
         assert refused.exit_status != 0
         assert "No space left on device" in str(refused.stderr)
         it.output("rm /opt/big")
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         it.boot()
         assert it.output("cat /opt/kept") == "small"
 
@@ -115,7 +115,7 @@ def test_a_machine_cannot_read_the_users_own_secrets(tmp_path):
         pytest.skip(reason)
     needed = {Path(folder).parts[2] for folder in namespace._needed() if folder.startswith("/root/")}
     own = {path.name for path in Path("/root").iterdir()} - needed
-    with lab(NamespaceHosts, tmp_path) as it:
+    with lab(NamespaceMachines, tmp_path) as it:
         it.boot()
         assert not own & set(it.output("ls -A /root").split())
         assert it.output("test -e ~/.config/gcloud || echo none") == "none"

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines import gcloud_standin, machine_programs
-from orchestrator.emulator.machines.process import ProcessHosts
-from tests.emulator.hosts_lab import lab
+from orchestrator.emulator.machines.process import ProcessMachines
 from tests.emulator.http_fixture import serve
+from tests.emulator.machines_lab import lab
 from tests.emulator.storage_kit import a_storage, routed
 
 Run = Callable[..., tuple[int, str]]
@@ -138,7 +138,7 @@ def test_a_machine_gets_the_stand_in_only_without_gcloud(tmp_path, monkeypatch):
         "which",
         lambda name, **more: None if name == "gcloud" else which(name, **more),
     )
-    with lab(ProcessHosts, tmp_path) as it:
+    with lab(ProcessMachines, tmp_path) as it:
         it.boot()
         assert it.output("command -v gcloud") == f"{it.folder}/guest/bin/gcloud"
         assert "stand-in" in it.output("gcloud --help")

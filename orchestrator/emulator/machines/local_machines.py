@@ -11,9 +11,9 @@ from pathlib import Path
 
 from orchestrator.emulator.machines import process_table
 from orchestrator.emulator.machines.environment import machine_environment
-from orchestrator.emulator.machines.host_settings import MARKER, GuestConfig, HostSettings
 from orchestrator.emulator.machines.machine_image import GCLOUD
 from orchestrator.emulator.machines.machine_programs import install_programs
+from orchestrator.emulator.machines.machine_settings import MARKER, GuestConfig, MachineSettings
 from orchestrator.emulator.machines.start_module import package_parent
 from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.private_folders import private_folder
@@ -24,7 +24,7 @@ MAX_OWNERS = 4096
 DEVICES = "dev/disk/by-id"
 
 
-class MachineHosts(ABC):
+class LocalMachines(ABC):
     """
     Keeps each machine in `<root>/<machine id>/`; its files alone tell what runs.
 
@@ -35,7 +35,7 @@ class MachineHosts(ABC):
     kind = ""
     metadata_ports: tuple[int, ...] = ()  # served besides settings.metadata_port
 
-    def __init__(self, settings: HostSettings) -> None:
+    def __init__(self, settings: MachineSettings) -> None:
         self.settings = settings
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._removals: list[subprocess.Popen[bytes]] = []

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.emulator.machines import host_kinds
-from orchestrator.emulator.machines.host_settings import HostSettings
+from orchestrator.emulator.machines import machine_kinds
 from orchestrator.emulator.machines.machine_image import described, interpreter_for
 from orchestrator.emulator.machines.machine_python import base_interpreter, interpreters, version_of
+from orchestrator.emulator.machines.machine_settings import MachineSettings
 from orchestrator.errors import LocalCloudError
 
 LONG = 3600.0
@@ -61,7 +61,7 @@ def test_the_python_is_the_images_where_the_computer_has_it():
 def test_a_tpu_machine_runs_that_python(make):
     """What `python3` says on the machine."""
     here = interpreters(os.environ)
-    with make(host={"pythons": here}) as it:
+    with make(more_settings={"pythons": here}) as it:
         it.boot()
         asked = "python3 -c 'import sys; print(\"%d.%d\" % sys.version_info[:2])'"
         assert it.output(asked) == version_of(interpreter_for("tpu", here))
@@ -69,7 +69,7 @@ def test_a_tpu_machine_runs_that_python(make):
 
 def test_dpkg_is_locked_on_a_new_machine_and_apt_waits_only_with_a_timeout(make):
     """apt-get fails at once, 100, naming the holder; with a timeout it goes on when the holder is gone."""
-    with make(host={"package_lock_seconds": LONG}) as it:
+    with make(more_settings={"package_lock_seconds": LONG}) as it:
         it.boot()
         holder = it.output(FIND)
         assert holder.isdigit()
@@ -82,7 +82,7 @@ def test_dpkg_is_locked_on_a_new_machine_and_apt_waits_only_with_a_timeout(make)
         assert "lists/lock. It is held by process" in str(done.stderr)
         reported = asyncio.run(_install_while_it_is_locked(it, holder))
         assert "Waiting for cache lock: Could not get lock" in reported
-        it.hosts.stop(it.machine.id)
+        it.machines.stop(it.machine.id)
         it.boot()
         assert it.output("apt-get install -y --no-upgrade bash")
         assert it.output(FIND) == "", "only a new machine is upgraded"
@@ -106,17 +106,17 @@ async def _install_while_it_is_locked(it, holder: str) -> str:
 
 def test_a_machine_without_cron_has_none(make):
     """In namespaces no such process; as plain processes, which have cron inside, the machine says so."""
-    with make(host={"absent": frozenset({"cron"})}) as it:
+    with make(more_settings={"absent": frozenset({"cron"})}) as it:
         it.boot()
         assert it.output("echo $TPUCTL_HAS_CRON") in ("no", "")
-        names = it.output("cat /proc/[0-9]*/comm") if it.hosts.kind == "namespace" else ""
+        names = it.output("cat /proc/[0-9]*/comm") if it.machines.kind == "namespace" else ""
         assert "cron" not in names.split()
 
 
 def test_a_package_that_the_computer_lacks_is_not_installed_there(tmp_path, make):
     """A machine that is a process of the computer says what to do; nothing of the computer is changed."""
     with make() as it:
-        if it.hosts.kind == "namespace":
+        if it.machines.kind == "namespace":
             pytest.skip("has an apt of its own")
         it.boot()
         done = it.run("apt-get -qq install -y bash no-such-package-of-ours")
@@ -127,20 +127,20 @@ def test_a_package_that_the_computer_lacks_is_not_installed_there(tmp_path, make
 
 def test_gcloud_can_be_skipped_where_the_computers_is_not_visible(tmp_path, monkeypatch):
     """A process sees the computer's system folders: with a gcloud there, the wish is refused."""
-    settings = HostSettings(tmp_path, "c", "", 1, 2, absent=frozenset({"gcloud"}))
-    monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path / "empty"))
-    assert host_kinds.make_hosts("process", settings).kind == "process"
+    settings = MachineSettings(tmp_path, "c", "", 1, 2, absent=frozenset({"gcloud"}))
+    monkeypatch.setattr(machine_kinds, "SYSTEM_PATH", str(tmp_path / "empty"))
+    assert machine_kinds.make_machines("process", settings).kind == "process"
     (tmp_path / "gcloud").write_text("#!/bin/sh\n")
     (tmp_path / "gcloud").chmod(0o755)
-    monkeypatch.setattr(host_kinds, "SYSTEM_PATH", str(tmp_path))
+    monkeypatch.setattr(machine_kinds, "SYSTEM_PATH", str(tmp_path))
     with pytest.raises(LocalCloudError, match="gcloud, which cannot be left out"):
-        host_kinds.make_hosts("process", settings)
+        machine_kinds.make_machines("process", settings)
 
 
 def test_a_machine_in_namespaces_hides_gcloud(make):
     """Nothing of that name is on its PATH."""
-    with make(host={"absent": frozenset({"gcloud"})}) as it:
-        if it.hosts.kind == "process":
+    with make(more_settings={"absent": frozenset({"gcloud"})}) as it:
+        if it.machines.kind == "process":
             pytest.skip("sees the computer's")
         it.boot()
         assert it.run("command -v gcloud").exit_status != 0
