@@ -4,11 +4,13 @@ import re
 
 BEGIN, END = "--- ", " ---"
 """Around the text of each line of the agent's."""
-ENDINGS = ("done", "uncommitted", "unclaimed", "notice", "asked", "fenced", "cut off", "gave up")
-"""First words of the line with which an agent ends; earlier releases wrote `unclaimed`."""
+ENDINGS = ("done", "uncommitted", "notice", "asked", "fenced", "cut off", "gave up")
+"""First words of the line with which an agent ends."""
+EARLIER_ENDINGS = ("unclaimed",)
+"""What agents of earlier releases wrote, which the logs in buckets still have."""
 # Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
 _ATTEMPT = re.compile(r"--- (?:TPU #|incarnation )\d+, worker \d+, attempt \d+: ")
-_ENDING = re.compile(rf"--- (?:{'|'.join(ENDINGS)}): ")
+_ENDING = re.compile(rf"--- (?:{'|'.join((*ENDINGS, *EARLIER_ENDINGS))}): ")
 
 
 def agent_line(text: str) -> str:
