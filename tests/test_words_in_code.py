@@ -105,7 +105,7 @@ TWINS = {
     "why": "message (a sentence for people), reason (a code or the member of an enum)",
     "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
     "beats_of": "heartbeats_of",
-    "alone": "holding_lease, under_lease, auto_delete_text, only_node",
+    "alone": "holding_lease, under_lease, only_node",
     "Catalogue": "BucketCheckpoints; a Catalog is of TPU types",
     "catalogue": "checkpoints, catalog",
     "Controller": "SlurmController; a controller is a tpuctl that decides",

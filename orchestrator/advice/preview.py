@@ -1,7 +1,7 @@
 """Hold everything that `plan` shows before anything is changed, for people and for programs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from orchestrator.contract.image_names import is_googles
 from orchestrator.domain import names
@@ -139,7 +139,7 @@ class Preview:
             "grants": [
                 grant_line(name, self._known_account or DEFAULT_ACCOUNT) for name in secret_names(spec)
             ],
-            "safety_nets": [leg.as_dict() for leg in safety_nets(spec)],
+            "safety_nets": [asdict(net) for net in safety_nets(spec)],
             "price": {
                 "zone": price.zone,
                 "lines": [line.as_dict() for line in price.lines],

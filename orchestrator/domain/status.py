@@ -121,6 +121,15 @@ class WatcherStatus:
     alive: bool
 
 
+@dataclass(frozen=True)
+class SafetyNet:
+    """One safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
+
+    name: str
+    armed: bool
+    text: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class DeadlineStatus:
     """When the job should be done, in words whether it will be, and the TPU's mode: spot, on-demand or wait."""
@@ -197,7 +206,7 @@ class DeploymentStatus:
     checkpoint: int | None
     resumes_from: int | None = None
     watcher: WatcherStatus | None
-    auto_delete: str
+    safety_nets: tuple[SafetyNet, ...] = ()
     next_steps: tuple[str, ...]
     waits: bool = False
     waits_for: tuple[Wait, ...] = ()
@@ -242,6 +251,9 @@ class DeploymentStatus:
             "unused_numbers": tuple(body.get("unused_numbers", ())),
             "next_steps": tuple(body["next_steps"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
+            "safety_nets": tuple(
+                SafetyNet(**_fields_of(SafetyNet, row)) for row in body.get("safety_nets", ())
+            ),
             "watcher": _parsed(WatcherStatus, body["watcher"]),
             "deadline": _parsed(DeadlineStatus, _deadline(body.get("deadline"))),
             "saves": _parsed(SavesStatus, body.get("saves")),

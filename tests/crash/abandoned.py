@@ -20,7 +20,7 @@ def check_abandoned(stage, spec):
     """
     Check that the VM has stopped by itself, and that the next command of another deployment ends the rest.
 
-    Each leg is one line here: what the machines do by themselves, then what the next command does.
+    Each safety net is one line here: what the machines do by themselves, then what the next command does.
     """
     stage.clock.advance(float(spec.watch.ttl) + SLACK)
     stage.cloud.tick()

@@ -28,7 +28,8 @@ BODY = {
     "checkpoint": 110, "resumes_from": None,
     "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "auto_delete": "off", "next_steps": ["TPU: CREATING"], "waits": True,
+    "safety_nets": [{"name": "TPU", "armed": False, "text": "it runs until you delete it"}],
+    "next_steps": ["TPU: CREATING"], "waits": True,
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "mode": "spot"},
@@ -42,11 +43,12 @@ LATER_KEYS = (
     "message", "uncommitted_message", "rescued_message", "up", "deleted_at", "upper_usd", "unpriced",
     "checkpoint",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
-    "unused_numbers",
+    "unused_numbers", "safety_nets",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 EARLIER = {
     "reason": "it ended", "outcome": "unclaimed", "state": "unclaimed", "uncommitted": "a.pt is nowhere",
+    "auto_delete": "off (watch.self_delete)",
     "unclaimed": "1 file",
 }  # fmt: skip
 """Keys and values that it had instead."""

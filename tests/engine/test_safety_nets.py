@@ -27,7 +27,7 @@ def running(lab):
     return [u.resource for u in lab.cloud.kernel.state.usage if u.end is None and u.kind != "disk"]
 
 
-def test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live(tmp_path):
+def test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live(tmp_path):
     """VM by Google's limit, TPU by its own timer."""
     lab, began = abandoned(tmp_path, watch__self_delete=True)
     minutes(lab, int(TTL / MINUTE) - 5)

@@ -1,4 +1,4 @@
-"""What ends the bill when nobody watches: the legs that the plan shows, and the end that TPUs act on."""
+"""What ends the bill when nobody watches: the safety nets that the plan shows, and the end that TPUs act on."""
 
 from dataclasses import replace
 
@@ -11,24 +11,24 @@ from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.blueprint import Blueprint
 from orchestrator.planning.deployment_outcome import expiry
-from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
+from orchestrator.planning.safety_nets import safety_nets
 from tests.planning.worlds import NOW, ZONE, record, spec
 
 ARMED = spec(watch=WatchSpec(ttl=Duration(7200), self_delete=True))
 
 
-def test_the_plan_tells_each_leg_and_whether_it_is_armed():
+def test_the_plan_tells_each_safety_net_and_whether_it_is_armed():
     """VM by Google, TPU by itself, all by the next command."""
 
     def armed(wanted):
-        return {leg.name: leg.armed for leg in safety_nets(wanted)}
+        return {net.name: net.armed for net in safety_nets(wanted)}
 
     assert armed(spec()) == {"VM": True, "TPU": False, "all": True}
     assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
     assert armed(replace(ARMED, vm="none"))["VM"] is False
     assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].text
     shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["safety_nets"]
-    assert [leg["armed"] for leg in shown] == [True, True, True]
+    assert [net["armed"] for net in shown] == [True, True, True]
 
 
 def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
@@ -64,10 +64,11 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
 
 
 def test_status_says_what_becomes_of_a_tpu_without_a_watcher():
-    """When it goes, that it does not, or nothing before the first `up`."""
-    assert auto_delete_text(ARMED, 1_800_000_000.0) == "the TPU deletes itself after 2027-01-15 10:00 UTC"
-    assert auto_delete_text(spec(), NOW) == "off (watch.self_delete)"
-    assert auto_delete_text(ARMED, 0.0) == ""
+    """When it goes, as a time once the deployment has started, or that it does not."""
+    armed, early = safety_nets(ARMED, 1_800_000_000.0)[1], safety_nets(ARMED)[1]
+    assert armed.text == "it deletes itself after 2027-01-15 10:00 UTC and at most ten minutes"
+    assert early.text == "it deletes itself after 2h and at most ten minutes"
+    assert safety_nets(spec(), NOW)[1] == safety_nets(spec())[1]
 
 
 def test_a_flex_start_tpu_ends_by_itself():
@@ -76,6 +77,5 @@ def test_a_flex_start_tpu_ends_by_itself():
     for run, life in ((None, "7d"), (Duration(7200), "2h")):
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
         wanted = replace(base, tpu=tpu)
-        (leg,) = [leg for leg in safety_nets(wanted) if leg.name == "TPU"]
-        assert (leg.armed, life in leg.text) == (True, True)
-        assert f"{life} after it was given" in auto_delete_text(wanted, 1.0)
+        for net in (safety_nets(wanted)[1], safety_nets(wanted, 1.0)[1]):
+            assert (net.name, net.armed, f"{life} after it was given" in net.text) == ("TPU", True, True)

@@ -64,7 +64,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
         "state": record.outcome.value if record.outcome else "running",
-        "incarnation": 3, "preemptions": 2, "resources": [], "watcher": None, "auto_delete": "",
+        "incarnation": 3, "preemptions": 2, "resources": [], "watcher": None, "safety_nets": [],
         "next_pass_in_s": None,
         "budget_usd": None, "ttl_remaining_s": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
         "usd": 1.5, "next_steps": [], "target_steps": 400,

@@ -211,13 +211,13 @@ MECHANISMS = {
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda observed: "never"),),
-        (f"{ENGINE}safety_nets.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
+        (f"{ENGINE}safety_nets.py::test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
     "M9 the timer respects who is at work": Switch(
         ((expire, "HELD", 0.0),),
         (f"{ENGINE}safety_nets.py::test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits",)),
     "M9 Google's limit of the VM": Switch(
         ((bodies, "_scheduling", _no_limit(bodies._scheduling)),),
-        (f"{ENGINE}safety_nets.py::test_with_all_legs_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
+        (f"{ENGINE}safety_nets.py::test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
     "M9 the sweep of expired deployments": Switch(
         ((expired, "_expired", lambda folder, now: iter(())),),
         ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),

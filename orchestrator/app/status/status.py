@@ -34,7 +34,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.news import preemption, with_preemption
-from orchestrator.planning.safety_nets import auto_delete_text
+from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
@@ -162,7 +162,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         checkpoint=common_step(beats) or _step_in_bucket(found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
-        auto_delete=auto_delete_text(spec, record.started_at),
+        safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
         next_steps=steps or tuple(wait.text for wait in waits),
         waits=bool(waits),
         waits_for=waits,

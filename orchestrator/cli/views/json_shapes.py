@@ -56,6 +56,7 @@ _FINDINGS = {
     "ok": bool, "counts": table(int), "files_not_read": [str],
     "findings": [{"rule": str, "level": str, "where": str, "message": str, "hint": str}],
 }  # fmt: skip
+_SAFETY_NET = {"name": str, "armed": bool, "text": str}
 _RECOVERY = {
     "incarnation": int,
     "parts_s": table(float),
@@ -96,7 +97,7 @@ KINDS: Mapping[str, Any] = {
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "message": str, "labels": object,
         "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
-        "secrets": table(str), "grants": [str], "safety_nets": [{"name": str, "armed": bool, "text": str}],
+        "secrets": table(str), "grants": [str], "safety_nets": [_SAFETY_NET],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
             "on_demand_usd_hour": maybe(float), "billed_usd_hour": maybe(float),
@@ -195,7 +196,7 @@ KINDS: Mapping[str, Any] = {
             "xla_programs_restored": maybe(int), "xla_programs_compiled": maybe(int),
         }],
         "checkpoint?": maybe(int), "resumes_from?": maybe(int),
-        "watcher": object, "auto_delete": str, "next_steps": [str], "waits?": bool,
+        "watcher": object, "safety_nets?": [_SAFETY_NET], "next_steps": [str], "waits?": bool,
         "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),

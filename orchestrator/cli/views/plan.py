@@ -269,10 +269,10 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 def _without_tpuctl(preview: Preview) -> list[str]:
     """Return lines about what stops the billing when tpuctl no longer runs, first what nothing stops."""
-    legs = [leg for leg in safety_nets(preview.spec) if leg.name != "VM" or preview.spec.vm != "none"]
+    nets = [net for net in safety_nets(preview.spec) if net.name != "VM" or preview.spec.vm != "none"]
     shown = [
-        f"  {leg.name + ':':<4} {'yes' if leg.armed else 'NO'}, {leg.text}"
-        for leg in sorted(legs, key=lambda leg: leg.armed)
+        f"  {net.name + ':':<4} {'yes' if net.armed else 'NO'}, {net.text}"
+        for net in sorted(nets, key=lambda net: net.armed)
     ]
     return ["Does the cost end when no watcher runs?", *shown]
 

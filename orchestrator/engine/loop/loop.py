@@ -27,7 +27,7 @@ from orchestrator.errors import (
     TransientError,
     disk_error,
 )
-from orchestrator.planning.safety_nets import auto_delete_text, safety_nets
+from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.steady import steady_until
 
 T = TypeVar("T")
@@ -233,9 +233,8 @@ class Loop:
         until = (
             "until it answers" if self._outage_timeout is None else f"for {self._outage_timeout / 60:.0f} min"
         )
-        ends = auto_delete_text(self._spec, self._records.current.started_at)
-        vm = safety_nets(self._spec)[0]
-        also = (f"; VM: {vm.text}" if vm.armed else "") + (f"; auto-delete: {ends}" if ends else "")
+        vm, node, _ = safety_nets(self._spec, self._records.current.started_at)
+        also = (f"; VM: {vm.text}" if vm.armed else "") + f"; TPU: {node.text}"
         return (
             f"trying again at least every {often}, {until}. Meanwhile tpuctl creates and deletes nothing, and "
             f"the job trains on{also}"
