@@ -48,7 +48,7 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
         spec, _ = _try(_mended(data, refused))
     for finding in check(spec, load_catalog(), broken) if spec else ():
         # Warnings are shown by `plan` and do not make a file invalid.
-        if finding.fatal:
+        if finding.stops:
             wording = Wording(finding.message, finding.hint)
             findings.append(_finding_at(document, origins, finding.path, wording))
     # Findings about flags and variables come last, because they have no line.

@@ -60,7 +60,7 @@ DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b -
 STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), make_spec(vm="none")
 OURS = replace(STRAY, zone=ZONE)
 DELETE_STRAY = "gcloud compute instances delete demo-vm --zone us-east5-b --project my-project"
-B, W, U = DoctorLevel.BAD, DoctorLevel.WARN, DoctorLevel.UNKNOWN
+B, W, U = DoctorLevel.STOP, DoctorLevel.WARN, DoctorLevel.UNKNOWN
 
 
 def computer(**changes):
@@ -196,7 +196,7 @@ CASES = [
 
 def found(facts, name):
     """Return what one check finds."""
-    (finding,) = [f for f in examine(facts) if f.check == name]
+    (finding,) = [f for f in examine(facts) if f.rule == name]
     return finding
 
 
@@ -208,13 +208,13 @@ def test_a_check_says_how_it_stands_and_what_to_do(name, level, facts, hint):
     finding = found(facts, name)
     assert (finding.level, hint in finding.hint) == (level, True)
     assert finding.hint or level in {DoctorLevel.OK, DoctorLevel.UNKNOWN}
-    assert healthy([finding]) == (level is not DoctorLevel.BAD)
+    assert healthy([finding]) == (level is not DoctorLevel.STOP)
 
 
 def test_where_all_is_fine_no_action_is_recommended():
     """Only the quota of TPUs stays unknown: no client in use can read it."""
-    assert {f.check: f.level for f in examine(FINE) if f.level is not DoctorLevel.OK} == {}
-    assert [f.check for f in examine(FINE) if f.hint] == []
+    assert {f.rule: f.level for f in examine(FINE) if f.level is not DoctorLevel.OK} == {}
+    assert [f.rule for f in examine(FINE) if f.hint] == []
 
 
 def test_there_are_twenty_checks_and_each_has_a_case():
@@ -235,7 +235,7 @@ def test_without_a_file_what_needs_one_is_unknown():
     """Then the rest is still looked at."""
     reported = examine(replace(FINE, file=File()))
     assert healthy(reported)
-    assert {f.check for f in reported if f.level is U} >= {"file", "source", "regions", "zones", "bucket"}
+    assert {f.rule for f in reported if f.level is U} >= {"file", "source", "regions", "zones", "bucket"}
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
@@ -251,6 +251,6 @@ def test_a_local_cloud_that_sleeps_is_one_answer_and_no_advice():
     asleep = Google(
         Absent(), project="local-project", ahead=why, tpu=why, lacking=why, bucket=why, unasked=why
     )
-    found = {f.check: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
+    found = {f.rule: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
     for name in ("clock", "service-agent", "tpu-quota", "permissions", "tpu-api"):
         assert (found[name].level, found[name].message, found[name].hint) == (U, why.message, ""), name

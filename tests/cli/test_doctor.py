@@ -45,7 +45,7 @@ def folder(tmp_path, monkeypatch):
 
 def checks(out):
     """Return level, message and hint by the name of the check."""
-    return {c["name"]: (c["level"], c["message"], c["hint"]) for c in document(out)["checks"]}
+    return {c["rule"]: (c["level"], c["message"], c["hint"]) for c in document(out)["findings"]}
 
 
 def test_without_network_and_login_it_answers(folder, capsys):
@@ -53,7 +53,7 @@ def test_without_network_and_login_it_answers(folder, capsys):
     code, out, err = here(capsys, "doctor", "--json")
     found = checks(out)
     assert (code, err) == (1, "")
-    assert [name for name, (level, _, _) in found.items() if level == "bad"] == ["credentials"]
+    assert [name for name, (level, _, _) in found.items() if level == "stop"] == ["credentials"]
     assert "gcloud auth application-default login" in found["credentials"][2]
     assert found["tpu-api"][:2] == ("unknown", "not asked: there is no login")
     assert found["clock"][0] == "unknown"
@@ -79,7 +79,7 @@ def test_a_broken_file_is_a_finding_and_hides_nothing_else(folder, capsys):
     (folder / "tpuctl.yaml").write_text(FILE.replace("zones:", "zonse:").replace("command:", "comand:"))
     code, out, _ = here(capsys, "doctor", "--json")
     level, text, _ = checks(out)["file"]
-    assert (code, level) == (1, "bad")
+    assert (code, level) == (1, "stop")
     assert text.startswith("tpuctl.yaml:")
     assert "more)" in text
     assert checks(out)["python"][0] == "ok"
@@ -106,7 +106,7 @@ def test_fix_mends_our_own_files_and_says_what_it_did(folder, capsys, tmp_path):
     _, out, _ = here(capsys, "doctor", "--json")
     before = checks(out)
     assert (before["ssh-keys"][0], before["state-folder"][0], before["local-daemon"][0]) == (
-        "bad", "bad", "warn",
+        "stop", "stop", "warn",
     )  # fmt: skip
     assert key.stat().st_mode & 0o777 == 0o644
     _, out, _ = here(capsys, "doctor", "--fix", "--json")
@@ -177,7 +177,7 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
         code, out, _ = here(capsys, "doctor", "--json")
         found = checks(out)
         assert code == 1
-        assert {name for name, (level, _, _) in found.items() if level == "bad"} == {
+        assert {name for name, (level, _, _) in found.items() if level == "stop"} == {
             "vm-quota", "tpu-api", "zones", "runtime",
         }  # fmt: skip
         assert "gcloud services enable tpu.googleapis.com" in found["tpu-api"][2]
@@ -195,8 +195,8 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
         assert checks(out)["tpu-quota"] == ("ok", f"{taken}, the limit is 4", "")
         larger = ("--set", "tpu.runtime=no-such", "--set", "tpu.type=v5litepod-8")
         _, out, _ = here(capsys, "doctor", "--json", *larger)
-        assert checks(out)["runtime"][0] == "bad"
-        assert checks(out)["tpu-quota"][0] == "bad"
+        assert checks(out)["runtime"][0] == "stop"
+        assert checks(out)["tpu-quota"][0] == "stop"
         assert "v5litepod-4 would fit" in checks(out)["tpu-quota"][2]
     finally:
         assert here(capsys, "local", "reset")[0] == 0
@@ -221,7 +221,7 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
     why = "not asked: there is no login"
     names = ("tpu-api", "compute-api", "zones")
     found = [DoctorFinding(name, Group.GOOGLE, DoctorLevel.UNKNOWN, why) for name in names]
-    found.insert(1, DoctorFinding("project", Group.GOOGLE, DoctorLevel.BAD, "none", "name one"))
+    found.insert(1, DoctorFinding("project", Group.GOOGLE, DoctorLevel.STOP, "none", "name one"))
     found += [DoctorFinding(name, Group.COMPUTER, DoctorLevel.OK, "there") for name in ("git", "ssh")]
     show(found, (), as_json=False)
     shown = capsys.readouterr().out
@@ -230,7 +230,7 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
     assert [name for name in ("project", "git", "ssh") if f" {name} " not in shown] == []
     assert shown.splitlines()[-1] == "2 passed, 1 failed, 3 unknown"
     show(found, (), as_json=True)
-    assert len(json.loads(capsys.readouterr().out)["checks"]) == 6
+    assert len(json.loads(capsys.readouterr().out)["findings"]) == 6
 
 
 def test_on_a_terminal_it_names_the_encoding_of_the_terminal(folder, tmp_path):

@@ -184,7 +184,7 @@ def test_a_source_with_nothing_in_it_is_refused_before_a_machine_is_asked_for(
     assert (code, "TPU-144" in err, place in " ".join(err.split())) == (2, True, True)
     assert "Creating TPU" not in err
     found = document(here(capsys, "doctor", "--json")[1])
-    assert {c["name"]: c["level"] for c in found["checks"]}["data"] == "bad"
+    assert {c["rule"]: c["level"] for c in found["findings"]}["data"] == "stop"
 
     bucket.write("others/c4/a", b"a")
     (tmp_path / "tpuctl.yaml").write_text(

@@ -126,8 +126,8 @@ def findings(**overrides):
 
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
-    """One mistake gives one fatal finding, at the key that has to change."""
-    found = [finding for finding in findings(**overrides) if finding.fatal]
+    """One mistake gives one finding that stops, at the key that has to change."""
+    found = [finding for finding in findings(**overrides) if finding.stops]
     assert [finding.key for finding in found] == [key]
     assert words in found[0].message
 
@@ -182,7 +182,7 @@ def test_the_zones_that_have_the_type_are_named():
 def test_what_may_still_work_is_a_warning(overrides, key):
     """Our tables may be old, so what they lack is reported and not refused."""
     (found,) = findings(**overrides)
-    assert (found.key, found.fatal) == (key, False)
+    assert (found.key, found.stops) == (key, False)
 
 
 def test_a_rule_is_skipped_where_its_setting_is_broken():
@@ -221,7 +221,7 @@ def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
     found = check(make_spec(notify__hooks=hooks), load_catalog())
     (finding,) = [p for p in found if p.key.startswith("notify")]
-    assert (finding.key, finding.fatal, ">>" in finding.message) == ("notify.hooks.done", False, True)
+    assert (finding.key, finding.stops, ">>" in finding.message) == ("notify.hooks.done", False, True)
 
 
 BOUNDED = {key: one.bounds for key, one in settings().items() if one.bounds}

@@ -103,7 +103,7 @@ def test_an_open_service_is_refused(place, text):
     spec = make_spec(**{f"job__{place}": text})
     found = [p for p in check(spec, _catalog()) if p.key == f"job.{place}"]
     assert found
-    assert all(p.fatal and p.hint == SAFE for p in found)
+    assert all(p.stops and p.hint == SAFE for p in found)
 
 
 @pytest.mark.parametrize("text", SAFE_FORMS)
@@ -124,7 +124,7 @@ def test_what_is_safe_or_something_else_is_let_through(text):
 def test_a_variable_opens_it_just_as_well(name, value):
     """What the command takes out of the environment counts as written there."""
     spec = make_spec(job__command="jupyter lab $ARGS", job__env={name: value})
-    assert f"job.env.{name}" in {p.key for p in check(spec, _catalog()) if p.fatal}
+    assert f"job.env.{name}" in {p.key for p in check(spec, _catalog()) if p.stops}
 
 
 def test_the_finding_has_its_place_and_the_safe_form():

@@ -91,14 +91,14 @@ MISTAKES = [
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES)
 def test_what_cannot_be_across_regions_is_refused(overrides, key, words):
     """Each mistake once, at its key."""
-    (found,) = [p for p in check(make_spec(**{**MIXED, **overrides}), CATALOG) if p.fatal]
+    (found,) = [p for p in check(make_spec(**{**MIXED, **overrides}), CATALOG) if p.stops]
     assert (found.key, words in found.message) == (key, True)
 
 
 @pytest.mark.parametrize("overrides", [{}, {"bucket__location": "EU"}, {"tpu__strategy": "race-regions"}])
 def test_several_regions_are_accepted_where_the_file_says_so(overrides):
     """With the bucket in the first region, or in a multi-region."""
-    assert [p for p in check(make_spec(**MIXED, **overrides), CATALOG) if p.fatal] == []
+    assert [p for p in check(make_spec(**MIXED, **overrides), CATALOG) if p.stops] == []
 
 
 def test_the_plan_says_where_the_bucket_is_and_what_the_way_costs():

@@ -434,7 +434,7 @@ def test_without_apprise_the_extra_is_named(monkeypatch):
 def test_an_address_that_is_a_secret_does_not_stand_in_the_file(notify, key):
     """It is refused without being shown; references and plain https addresses are fine."""
     problems = [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]
-    assert [p.key for p in problems if p.fatal] == [key]
+    assert [p.key for p in problems if p.stops] == [key]
     assert "secret-part" not in problems[0].message + problems[0].hint
     fine = NotifySpec(("https://h.example/tpu", "secret://a", "env://B", "http://127.0.0.1:1/"), ("env://C",))
     assert not [p for p in check(replace(SPEC, notify=fine), load_catalog()) if p.key.startswith("notify")]
@@ -445,6 +445,6 @@ def test_what_the_loop_on_the_vm_cannot_have_is_a_warning():
     watch = replace(SPEC.watch, on_vm=True)
     notify = NotifySpec(("env://A", "secret://b"), ("secret://c",), {"done": "./x"})
     found = check(replace(SPEC, notify=notify, watch=watch), load_catalog())
-    warned = [p.key for p in found if not p.fatal and p.key.startswith("notify")]
+    warned = [p.key for p in found if not p.stops and p.key.startswith("notify")]
     assert warned == ["notify.webhooks", "notify.apprise", "notify.hooks"]
     assert not [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]

@@ -44,6 +44,7 @@ RETIRED = {
     "cost_usd": "usd",
     "cost_upper_usd": "upper_usd",
     "auto_delete_text": "safety_nets; auto_delete is a disk's flag at Google",
+    "fatal": "stops; level",
     "saved_usd_hour": "ended_usd_hour; saved_usd is spot against on demand",
     "SpendStopError": "LimitReachedError",
     "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",

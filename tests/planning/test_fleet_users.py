@@ -97,4 +97,4 @@ def test_what_a_team_cannot_be_is_refused(users, priorities, key):
     """Before anything is made, with the place in the file."""
     spec = a_fleet()
     spec = replace(spec, fleet=replace(spec.fleet, users=users, priorities=priorities))
-    assert key in {p.key for p in check(spec, load_catalog()) if p.fatal}
+    assert key in {p.key for p in check(spec, load_catalog()) if p.stops}

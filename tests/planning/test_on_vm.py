@@ -96,14 +96,14 @@ def test_a_loop_needs_a_vm_that_is_started_again():
     catalog = load_catalog()
 
     def said(found):
-        return [(p.fatal, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
+        return [(p.stops, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
 
     assert said(LOOPED) == []
-    ((fatal, text),) = said(replace(LOOPED, vm="none"))
-    assert fatal
+    ((stops, text),) = said(replace(LOOPED, vm="none"))
+    assert stops
     assert "vm is none" in text
-    ((fatal, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
-    assert not fatal
+    ((stops, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
+    assert not stops
     assert "no watcher restarts a preempted VM" in text
 
 
@@ -126,7 +126,7 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
         LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
     )
     reported = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
-    assert [not p.fatal and "both run as the same account" in p.message for p in reported] == [True] * named
+    assert [not p.stops and "both run as the same account" in p.message for p in reported] == [True] * named
 
 
 def test_a_loop_with_an_account_of_its_own_is_made_with_it():

@@ -43,7 +43,7 @@ def test_a_bucket_in_another_region_than_the_tpu_is_a_hard_stop(home, away):
     zone = next(zone for zone in catalog.zones if region_of(zone) == home and catalog.types_in(zone))
     spec = a_spec(tpu__type=catalog.types_in(zone)[0], tpu__zones=[zone])
     placed = replace(spec, bucket=BucketSpec(location=away))
-    assert "bucket.location" in {p.key for p in check(placed, catalog) if p.fatal}
+    assert "bucket.location" in {p.key for p in check(placed, catalog) if p.stops}
     observed = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
     plan = decide(spec, observed, record_of(started_at=1.0, bundle="b", agent="a"), 0.0)
     assert plan.outcome is Outcome.REFUSED

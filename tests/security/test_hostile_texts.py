@@ -255,7 +255,7 @@ def test_no_name_can_steer_a_request_elsewhere(text):
     # Old projects are named DOMAIN:ID; a long name is refused by the service itself.
     allowed = {"bucket.name": {"a_b"}, "project": {"a:delete", "x" * 100}}
     for key, broken in wrong.items():
-        keys = {problem.key for problem in check(broken, load_catalog()) if problem.fatal}
+        keys = {problem.key for problem in check(broken, load_catalog()) if problem.stops}
         assert (key in keys) == (text not in allowed.get(key, set())), f"{key}: {text!r}"
 
 

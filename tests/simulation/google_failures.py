@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from orchestrator.advice import preview
 from orchestrator.advice.doctor import google
-from orchestrator.advice.doctor.facts import bad
+from orchestrator.advice.doctor.facts import stop
 from orchestrator.agent.caches import unpacking, warm_start
 from orchestrator.agent.cloud import storage
 from orchestrator.agent.machine import accelerator, apt, venv
@@ -206,7 +206,7 @@ GOOGLE_FAILURES = {
         ((delete, "outside", lambda found, zones: ()),),
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
     "U23 what the login may not look at is unknown": Switch(
-        ((google, "not_observed", lambda observed, **_: bad(observed.message, "")),),
+        ((google, "not_observed", lambda observed, **_: stop(observed.message, "")),),
         ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _, read=factory.read_account: read(clients)),),

@@ -359,5 +359,5 @@ def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterat
     A grace beyond the notice, a runtime that is not in the table, a budget of cents, a zone without a price.
     """
     for one in check(spec, catalog):
-        if not one.fatal:
+        if not one.stops:
             yield RawFinding(one.key, one.message, one.hint)

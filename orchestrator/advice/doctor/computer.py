@@ -5,9 +5,9 @@ from orchestrator.advice.doctor.facts import (
     Facts,
     Group,
     ProbeAnswer,
-    bad,
     check,
     ok,
+    stop,
     unknown,
     warn,
 )
@@ -27,7 +27,7 @@ def python(facts: Facts) -> ProbeAnswer:
     """Look for a Python older than 3.10, which tpuctl does not run on."""
     version = facts.computer.python
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
-        return bad(f"{version}; tpuctl needs 3.10", "install a newer Python and tpuctl into it")
+        return stop(f"{version}; tpuctl needs 3.10", "install a newer Python and tpuctl into it")
     return ok(f"{version}, tpuctl {facts.computer.tpuctl}")
 
 
@@ -37,7 +37,7 @@ def libraries(facts: Facts) -> ProbeAnswer:
     known = facts.computer.libraries
     missing = [name for name, version in known.items() if version is None]
     if missing:
-        return bad(f"not installed: {', '.join(missing)}", "pip install --force-reinstall tpuctl")
+        return stop(f"not installed: {', '.join(missing)}", "pip install --force-reinstall tpuctl")
     return ok(", ".join(f"{name.removeprefix('google-cloud-')} {version}" for name, version in known.items()))
 
 
@@ -99,13 +99,15 @@ def state_folder(facts: Facts) -> ProbeAnswer:
     """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
     if here.state_message:
-        return bad(f"{here.state}: {here.state_message}", "fix it, or set TPUCTL_STATE_DIR to another folder")
+        return stop(
+            f"{here.state}: {here.state_message}", "fix it, or set TPUCTL_STATE_DIR to another folder"
+        )
     if here.state_mode is None:
         return ok(f"{here.state} (made by the first `up`)")
     # Writable for others is wrong, readable is not: keys have their own check and their own mode.
     if here.state_mode & 0o022:
         text = f"{here.state}: others may write to it (mode {here.state_mode:04o})"
-        return bad(text, f"chmod go-w {here.state}   (or: tpuctl doctor --fix)")
+        return stop(text, f"chmod go-w {here.state}   (or: tpuctl doctor --fix)")
     return ok(f"{here.state}, mode {here.state_mode:04o}")
 
 
@@ -119,7 +121,7 @@ def disk(facts: Facts) -> ProbeAnswer:
     # What cannot fit is wrong; little room is only a warning, because the growth of the folder is unknown.
     if free < wanted:
         hint = "free some space, or set TPUCTL_STATE_DIR to a larger disk"
-        return bad(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", hint)
+        return stop(f"{text}; the code alone is {wanted / 2**30:.1f} GiB", hint)
     return ok(text) if free >= ROOM + wanted else warn(text, "free some space: less than 2 GiB is left")
 
 
@@ -130,7 +132,7 @@ def ssh_keys(facts: Facts) -> ProbeAnswer:
     if here.open_keys:
         names = " ".join(here.open_keys)
         text = f"others may read {len(here.open_keys)} of {here.keys}"
-        return bad(text, f"chmod 600 {names}   (or: tpuctl doctor --fix)")
+        return stop(text, f"chmod 600 {names}   (or: tpuctl doctor --fix)")
     return ok(f"{here.keys}, for their owner only" if here.keys else "none yet; `up` makes one")
 
 
@@ -143,7 +145,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
     # Overdue before damaged, because it costs money now.
     if overdue:
         text = f"past their time to live, and billed: {', '.join(overdue)}"
-        return bad(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
+        return stop(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
     if damaged:
         text = f"cannot be read, so this computer does not end them: {', '.join(damaged)}"
         return warn(text, "run `tpuctl down` with the file of each")
@@ -152,7 +154,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
 
 def _hurts(facts: Facts, text: str, hint: str) -> ProbeAnswer:
     # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
-    return ProbeAnswer(DoctorLevel.BAD if facts.local.chosen else DoctorLevel.WARN, text, hint)
+    return ProbeAnswer(DoctorLevel.STOP if facts.local.chosen else DoctorLevel.WARN, text, hint)
 
 
 @check("clock", Group.GOOGLE)
@@ -169,7 +171,7 @@ def clock(facts: Facts) -> ProbeAnswer:
     side = "ahead" if ahead.value > 0 else "behind"
     hint = "switch on time synchronisation: timedatectl set-ntp true"
     if apart >= REFUSED_DRIFT:
-        return bad(f"{apart:.0f} s {side}: logins are refused", hint)
+        return stop(f"{apart:.0f} s {side}: logins are refused", hint)
     return warn(f"{apart:.0f} s {side}", hint) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 

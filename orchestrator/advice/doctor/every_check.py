@@ -63,7 +63,7 @@ def examine(facts: Facts) -> tuple[DoctorFinding, ...]:
 
 def healthy(findings: Sequence[DoctorFinding]) -> bool:
     """Return whether nothing is wrong; warnings and unknown results do not count as wrong."""
-    return all(finding.level is not DoctorLevel.BAD for finding in findings)
+    return all(finding.level is not DoctorLevel.STOP for finding in findings)
 
 
 def manual() -> str:

@@ -160,11 +160,11 @@ class Facts:
 
 
 class DoctorLevel(Enum):
-    """Grade a finding: fine, likely to hurt, wrong, or unknown. Unknown does not count as wrong."""
+    """Grade a finding: fine, likely to hurt, not to be started like this, or unknown, which stops nothing."""
 
     OK = "ok"
     WARN = "warn"
-    BAD = "bad"
+    STOP = "stop"
     UNKNOWN = "unknown"
 
 
@@ -196,9 +196,9 @@ def warn(message: str, hint: str) -> ProbeAnswer:
     return ProbeAnswer(DoctorLevel.WARN, message, hint)
 
 
-def bad(message: str, hint: str) -> ProbeAnswer:
-    """Return the answer "wrong", with what to do."""
-    return ProbeAnswer(DoctorLevel.BAD, message, hint)
+def stop(message: str, hint: str) -> ProbeAnswer:
+    """Return the answer "not to be started like this", with what to do."""
+    return ProbeAnswer(DoctorLevel.STOP, message, hint)
 
 
 def unknown(message: str, hint: str) -> ProbeAnswer:
@@ -208,9 +208,9 @@ def unknown(message: str, hint: str) -> ProbeAnswer:
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The answer of one check, with its id and group."""
+    """The answer of one check: its id is the *rule*, as in the findings of `tpuctl check`."""
 
-    check: str
+    rule: str
     group: Group
     level: DoctorLevel
     message: str
@@ -219,7 +219,7 @@ class DoctorFinding:
     def as_dict(self) -> dict[str, str]:
         """Return the finding as `--json` prints it."""
         body = asdict(self)
-        return {"name": body.pop("check"), **body, "group": self.group.value, "level": self.level.value}
+        return {**body, "group": self.group.value, "level": self.level.value}
 
 
 Probe = Callable[[Facts], ProbeAnswer]

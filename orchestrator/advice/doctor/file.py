@@ -4,10 +4,10 @@ from orchestrator.advice.doctor.facts import (
     Facts,
     Group,
     ProbeAnswer,
-    bad,
     check,
     check_of_file,
     ok,
+    stop,
     unknown,
     warn,
 )
@@ -20,7 +20,7 @@ def file(facts: Facts) -> ProbeAnswer:
     """Look for a deployment file with errors."""
     found = facts.file
     if found.message:
-        return bad(found.message, found.hint or "correct this, then run: tpuctl plan")
+        return stop(found.message, found.hint or "correct this, then run: tpuctl plan")
     return (
         ok(found.path) if found.path else unknown("no tpuctl.yaml here or in a folder above", "tpuctl init")
     )
@@ -31,7 +31,7 @@ def source(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a source folder that cannot be pushed."""
     found = facts.file
     if found.source_message:
-        return bad(found.source_message, "correct job.source, or add a .tpuctlignore")
+        return stop(found.source_message, "correct job.source, or add a .tpuctlignore")
     return ok(f"{found.source}: {(found.source_bytes or 0) / 2**20:.1f} MiB to push")
 
 
@@ -43,7 +43,7 @@ def regions(facts: Facts, spec: Spec) -> ProbeAnswer:
     apart = {what: region for what, region in found.items() if region != home}
     if apart and not spec.tpu.across_regions:
         text = ", ".join(f"{what} in {region}" for what, region in apart.items())
-        return bad(f"{text}, but the TPU in {home}", "choose zones of one region in tpuctl.yaml")
+        return stop(f"{text}, but the TPU in {home}", "choose zones of one region in tpuctl.yaml")
     bucket = found["bucket"]
     far = [region for region in names.regions(spec) if region != bucket]
     if far:

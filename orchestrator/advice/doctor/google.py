@@ -9,10 +9,10 @@ from orchestrator.advice.doctor.facts import (
     Facts,
     Group,
     ProbeAnswer,
-    bad,
     check,
     check_of_file,
     ok,
+    stop,
     unknown,
     warn,
 )
@@ -25,7 +25,7 @@ from orchestrator.domain.observation import Absent, Node, Observed, Present, Unk
 from orchestrator.domain.spec import Spec
 
 Machine = TypeVar("Machine", Node, Vm)
-_WORST_FIRST = (DoctorLevel.BAD, DoctorLevel.WARN, DoctorLevel.UNKNOWN, DoctorLevel.OK)
+_WORST_FIRST = (DoctorLevel.STOP, DoctorLevel.WARN, DoctorLevel.UNKNOWN, DoctorLevel.OK)
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of connections through Identity-Aware Proxy (docs/facts.md 6.3)."""
 IAP_ROLE = "roles/iap.tunnelResourceAccessor"
@@ -36,7 +36,7 @@ def _api(observed: Observed[str], name: str, *, needed: bool = False) -> ProbeAn
     if isinstance(observed, Unknown):
         return not_observed(observed, needed=needed)
     if isinstance(observed, Absent):
-        return bad("the project was not found", "see `project` above")
+        return stop("the project was not found", "see `project` above")
     return ok(f"{name} answers")
 
 
@@ -99,7 +99,7 @@ def _outside_zones(
 def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
     """Look for a TPU software version that a zone does not have, or that is not known for the type."""
     if not spec.tpu.runtime:
-        return bad(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
+        return stop(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
 
 
@@ -111,7 +111,7 @@ def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> ProbeA
     # One zone without it is a warning while another has it, because `up` tries that one next.
     if lacking:
         text = f"{what} is not offered in {', '.join(lacking)}"
-        return warn(text, hint) if have else bad(text, hint)
+        return warn(text, hint) if have else stop(text, hint)
     if unsure or not found:
         return not_observed(unsure[0]) if unsure else unknown(NOT_ASKED.message, "")
     return ok(f"{what} in {', '.join(have)}")
@@ -126,10 +126,12 @@ def machine_account(facts: Facts) -> ProbeAnswer:
     if isinstance(observed, Unknown):
         if observed.denied:
             # `up` asks the same question, so a refusal counts here.
-            return bad("your login may not ask for the default account", "set service_account in tpuctl.yaml")
+            return stop(
+                "your login may not ask for the default account", "set service_account in tpuctl.yaml"
+            )
         return not_observed(observed)
     if isinstance(observed, Absent) or not observed.value:
-        return bad("the project has no default service account", "set service_account in tpuctl.yaml")
+        return stop("the project has no default service account", "set service_account in tpuctl.yaml")
     return ok(observed.value)
 
 
@@ -156,7 +158,7 @@ def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     quota = observed.value
     text = f"{quota.usage:g} of {quota.limit:g} CPUS in use, the VM takes {quota.wanted}"
     short = quota.limit - quota.usage < quota.wanted
-    return bad(text, f"ask for more: {_page(facts)}") if short else ok(text)
+    return stop(text, f"ask for more: {_page(facts)}") if short else ok(text)
 
 
 @check_of_file("vm-image", Group.GOOGLE)
@@ -168,7 +170,7 @@ def vm_image(facts: Facts, spec: Spec) -> ProbeAnswer:
     if isinstance(observed, Unknown):
         return not_observed(observed)
     if isinstance(observed, Absent):
-        return bad("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
+        return stop("Google does not offer the VM's image any more", "update tpuctl, or set vm: none")
     return ok(observed.value)
 
 
@@ -202,7 +204,7 @@ def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     text = f"{need}, the limit is {limit} in {', '.join(small)}"
     smaller = catalog.within_quota(spec.tpu.type, next(iter(small)), limit)
     fits = f"{smaller} would fit (tpu.type), or " if smaller else ""
-    answer = bad if len(small) == len(observed.value) else warn
+    answer = stop if len(small) == len(observed.value) else warn
     return answer(text, f"{fits}ask for more: {_page(facts)}")
 
 
@@ -228,7 +230,7 @@ def vm_machine(facts: Facts, spec: Spec) -> ProbeAnswer:
         there = instead(spec.vm.machine, zone)
         which = f"{there}, or to another of" if there else "one of"
         shown = f"gcloud compute machine-types list --zones {zone}"
-        return bad(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
+        return stop(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
     return ok(f"{observed.value} in {names.vm_zone(spec)}")
 
 
@@ -252,7 +254,7 @@ def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswe
     if isinstance(observed, Absent):
         text = f"there is no subnetwork `{subnetwork}` in {region}"
         create = f"gcloud compute networks create {network} --subnet-mode auto"
-        return bad(text, f"set network and subnetwork in tpuctl.yaml to those of your project, or: {create}")
+        return stop(text, f"set network and subnetwork in tpuctl.yaml to those of your project, or: {create}")
     if spec.tpu.external_ip and (spec.vm == "none" or spec.vm.external_ip):
         return ok("not needed: the machines have external addresses")
     if isinstance(observed, Unknown):
@@ -261,7 +263,7 @@ def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswe
         return ok(f"Private Google Access is on in {region}")
     command = f"gcloud compute networks subnets update {subnetwork} --region {region}"
     text = f"Private Google Access is off in {region}, and a machine has no external address"
-    return bad(text, f"{command} --enable-private-ip-google-access")
+    return stop(text, f"{command} --enable-private-ip-google-access")
 
 
 @check("firewall", Group.GOOGLE)
@@ -284,13 +286,13 @@ def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
         return ok("not needed: no VM without external address is wanted")
     if not facts.computer.programs.get("gcloud"):
         hint = "install it: https://cloud.google.com/sdk/docs/install"
-        return bad("gcloud leads to a VM without external address, and is not on this computer", hint)
+        return stop("gcloud leads to a VM without external address, and is not on this computer", hint)
     if isinstance(observed, Unknown):
         return not_observed(observed)
     if isinstance(observed, Present) and observed.value:
         return ok(f"a rule lets {IAP_RANGE} in; your login needs {IAP_ROLE} too, which is not checked")
     hint = f"gcloud compute firewall-rules create allow-ssh-from-iap --network {_network(spec)}"
-    return bad(f"no rule lets {IAP_RANGE} in", f"{hint} --source-ranges {IAP_RANGE} --allow tcp:22")
+    return stop(f"no rule lets {IAP_RANGE} in", f"{hint} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 
 @check_of_file("bucket", Group.GOOGLE)
@@ -304,7 +306,7 @@ def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
     home, found = names.home_region(spec), observed.value
     if found.location != home:
         text = f"{found.name} lies in {found.location}, the TPU in {home}: slow, and billed as egress"
-        return bad(text, "choose tpu.zones in the bucket's region, or another bucket.name")
+        return stop(text, "choose tpu.zones in the bucket's region, or another bucket.name")
     return ok(f"{found.name} in {found.location}")
 
 
@@ -318,7 +320,7 @@ def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
         if not observed.value:
             return ok("all that tpuctl needs")
         hint = f"gcloud projects add-iam-policy-binding {facts.google.project or 'PROJECT'}"
-        return bad(
+        return stop(
             f"missing: {', '.join(observed.value)}", f"{hint} --member user:YOU --role roles/storage.admin"
         )
     if facts.google.unasked:

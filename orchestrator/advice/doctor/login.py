@@ -5,10 +5,10 @@ from orchestrator.advice.doctor.facts import (
     Facts,
     Group,
     ProbeAnswer,
-    bad,
     check,
     check_of_file,
     ok,
+    stop,
     unknown,
     warn,
 )
@@ -36,7 +36,7 @@ def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
         )
     # A passing failure is never wrong, because `doctor` is run when the network is bad, too.
     if observed.retry is Retry.PERMANENT:
-        return bad(observed.message, observed.hint or "see the message")
+        return stop(observed.message, observed.hint or "see the message")
     return unknown(observed.message, observed.hint)
 
 
@@ -47,10 +47,10 @@ def credentials(facts: Facts) -> ProbeAnswer:
         return ok("the local cloud needs none")
     login = facts.google.login
     if isinstance(login, Absent):
-        return bad("there is no login", LOG_IN)
+        return stop("there is no login", LOG_IN)
     if isinstance(login, Unknown):
         return (
-            bad(login.message, login.hint or LOG_IN)
+            stop(login.message, login.hint or LOG_IN)
             if login.retry is Retry.PERMANENT
             else not_observed(login)
         )
@@ -83,9 +83,9 @@ def project(facts: Facts) -> ProbeAnswer:
     if not name:
         hint = "set project in tpuctl.yaml, or: export GOOGLE_CLOUD_PROJECT=PROJECT"
         # Without a login its project is unknown, which is not the fault of the file.
-        return unknown("not set", hint) if isinstance(facts.google.login, Absent) else bad("not set", hint)
+        return unknown("not set", hint) if isinstance(facts.google.login, Absent) else stop("not set", hint)
     if isinstance(observed, Absent):
-        return bad(f"{name} does not exist, or is hidden from you", "gcloud projects list")
+        return stop(f"{name} does not exist, or is hidden from you", "gcloud projects list")
     return ok(name if isinstance(observed, Present) else f"{name} (not reached: see `compute-api`)")
 
 
@@ -98,7 +98,7 @@ def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
         return ok("the job has none")
     missing = [name for name in wanted if isinstance(google.secrets.get(name), Absent)]
     if missing:
-        return bad(f"not stored: {', '.join(missing)}", f"tpuctl secret set {missing[0]}")
+        return stop(f"not stored: {', '.join(missing)}", f"tpuctl secret set {missing[0]}")
     unseen = [observed for name in wanted if isinstance(observed := google.secrets.get(name), Unknown)]
     if unseen or any(name not in google.secrets for name in wanted):
         first = unseen[0] if unseen else NOT_ASKED
@@ -131,7 +131,7 @@ def data(facts: Facts, spec: Spec) -> ProbeAnswer:
         s for s in wanted if isinstance(google.data.get(s), Absent) or google.data.get(s) == Present(False)
     ]
     if empty:
-        return bad(f"nothing is there: {', '.join(empty)}", "correct job.data")
+        return stop(f"nothing is there: {', '.join(empty)}", "correct job.data")
     unseen = [observed for source in wanted if isinstance(observed := google.data.get(source), Unknown)]
     if unseen or any(source not in google.data for source in wanted):
         first = unseen[0] if unseen else NOT_ASKED

@@ -14,10 +14,10 @@ WIDTH = 80
 _FIX = " " * 4
 EMULATED = "Google Cloud, as the local cloud emulates it (your own project was not checked)"
 _STYLES = {
-    DoctorLevel.OK: "green", DoctorLevel.WARN: "yellow", DoctorLevel.BAD: "bold red", DoctorLevel.UNKNOWN: "cyan",
+    DoctorLevel.OK: "green", DoctorLevel.WARN: "yellow", DoctorLevel.STOP: "bold red", DoctorLevel.UNKNOWN: "cyan",
 }  # fmt: skip
 _WORDS = {
-    DoctorLevel.OK: "passed", DoctorLevel.WARN: "to check", DoctorLevel.BAD: "failed",
+    DoctorLevel.OK: "passed", DoctorLevel.WARN: "to check", DoctorLevel.STOP: "failed",
     DoctorLevel.UNKNOWN: "unknown",
 }  # fmt: skip
 
@@ -33,9 +33,9 @@ def show(
     """
     if as_json:
         counts = {level.value: _number(findings, level) for level in DoctorLevel}
-        checks = [finding.as_dict() for finding in findings]
+        found = [finding.as_dict() for finding in findings]
         print_json(
-            "doctor", {"ok": healthy(findings), "counts": counts, "checks": checks, "fixed": list(done)}
+            "doctor", {"ok": healthy(findings), "counts": counts, "findings": found, "fixed": list(done)}
         )
         return
     with page() as console:
@@ -63,12 +63,10 @@ def together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Return the findings with those that have the same answer as one, in the place of the first of them."""
     alike: dict[tuple[DoctorLevel, str, str], list[DoctorFinding]] = {}
     for finding in findings:
-        own = "" if finding.level is DoctorLevel.UNKNOWN else finding.check
+        own = "" if finding.level is DoctorLevel.UNKNOWN else finding.rule
         alike.setdefault((finding.level, finding.message, finding.hint + own), []).append(finding)
     return [
-        replace(
-            one, check=f"{len(same)} checks", message=f"{one.message}: {', '.join(f.check for f in same)}"
-        )
+        replace(one, rule=f"{len(same)} checks", message=f"{one.message}: {', '.join(f.rule for f in same)}")
         if len(same) > 1
         else one
         for same in alike.values()
@@ -79,7 +77,7 @@ def together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
 def _group(findings: Sequence[DoctorFinding], console: Console, width: int) -> None:
     for finding in together(findings):
         style = _STYLES[finding.level]
-        head = f"  {finding.level.value:<7} {finding.check:<15} "
+        head = f"  {finding.level.value:<7} {finding.rule:<15} "
         # A path or the name of a quota is copied whole: if it has no room beside the check, it stands below.
         beside = max(map(len, finding.message.split()), default=0) <= width - len(head)
         lines = [head + finding.message] if beside else [head.rstrip(), f"{_FIX}{finding.message}"]

@@ -302,7 +302,7 @@ KINDS: Mapping[str, Any] = {
     },
     "doctor": {
         "ok": bool, "counts": table(int), "fixed": [str],
-        "checks": [{"name": str, "group": str, "level": str, "message": str, "hint": str}],
+        "findings": [{"rule": str, "group": str, "level": str, "message": str, "hint": str}],
     },
     "support": {"file": str, "files": [{"name": str, "bytes": int, "what": str}], "unread": table(str)},
     "local": {

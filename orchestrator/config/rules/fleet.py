@@ -62,7 +62,7 @@ def _size(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         yield RuleFinding("fleet.min_idle", text, "leave it out, or leave out watch.on_vm")
     if spec.fleet.min_idle is None and spec.fleet.idle != FleetSpec(0).idle:
         text = "has no effect: without fleet.min_idle all nodes are kept"
-        yield RuleFinding("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", fatal=False)
+        yield RuleFinding("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", stops=False)
 
 
 def _users(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

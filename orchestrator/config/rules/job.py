@@ -70,7 +70,7 @@ def _image(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         yield RuleFinding("job.image", f'"{image[:80]}" is not the name of a container image', hint)
     elif not found["tag"] and not found["digest"]:
         text = "names neither a tag nor a digest: what is `latest` at the first pull of each push runs"
-        yield RuleFinding("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", fatal=False)
+        yield RuleFinding("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", stops=False)
     if spec.job.run_on == "vm":
         yield RuleFinding(
             "job.image", "is for TPUs, and the image of the VM has no docker", "write run_on: tpu"
@@ -189,10 +189,10 @@ def _grace(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     # A warning, not a refusal: a stop without a preemption has all the time it needs.
     if grace is not None and grace > NOTICE:
         text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
-        yield RuleFinding("job.grace", text, "the last save must fit into the preemption notice", fatal=False)
+        yield RuleFinding("job.grace", text, "the last save must fit into the preemption notice", stops=False)
     elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
         text = f"{grace} ends before the Trainer's last save: it waits {HF_WAIT}s after the signal"
-        yield RuleFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", fatal=False)
+        yield RuleFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", stops=False)
 
 
 def _poll(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
@@ -229,14 +229,14 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             continue
         lines = [line for line in hourly(spec, catalog, zone).lines if line.billed_usd is None]
         # An unknown price never counts as zero: such a budget could not be kept.
-        fatal = [line.what for line in lines if not line.minor]
+        unknown = [line.what for line in lines if not line.minor]
         hint = "choose types with a known price, or remove the budget and rely on watch.ttl"
-        if fatal:
-            text = f"cannot be kept in {zone}: no known price for {join(fatal, 'and')}"
+        if unknown:
+            text = f"cannot be kept in {zone}: no known price for {join(unknown, 'and')}"
             yield RuleFinding("watch.budget_usd", text, hint)
         elif lines:
             text = f"does not count {join((line.what for line in lines), 'and')} in {zone}: no known price"
-            yield RuleFinding("watch.budget_usd", text, "these are cents a day", fatal=False)
+            yield RuleFinding("watch.budget_usd", text, "these are cents a day", stops=False)
 
 
 RULES = (

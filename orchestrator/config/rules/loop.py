@@ -18,7 +18,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
             "watch.on_vm",
             "vm.spot is set: no watcher restarts a preempted VM while the only loop runs on it",
             "remove vm.spot; a small standard VM costs little",
-            fatal=False,
+            stops=False,
         )
 
 
@@ -37,7 +37,7 @@ def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     text = (
         f"with {wide} the job has the loop's permissions in the whole project: both run as the same account"
     )
-    yield RuleFinding("watch.on_vm", text, hint, fatal=False)
+    yield RuleFinding("watch.on_vm", text, hint, stops=False)
 
 
 def _deadline(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

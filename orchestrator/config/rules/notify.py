@@ -72,7 +72,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", fatal=False)
+            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", stops=False)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
@@ -81,13 +81,13 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
         text = "variables of this computer are not available when the loop runs on the VM"
-        yield RuleFinding("notify.webhooks", text, "write secret://NAME", fatal=False)
+        yield RuleFinding("notify.webhooks", text, "write secret://NAME", stops=False)
     if spec.notify.apprise:
         text = "Apprise is not installed where the loop runs, on the VM"
-        yield RuleFinding("notify.apprise", text, "add a webhook", fatal=False)
+        yield RuleFinding("notify.apprise", text, "add a webhook", stops=False)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"
-        yield RuleFinding("notify.hooks", text, "add a webhook", fatal=False)
+        yield RuleFinding("notify.hooks", text, "add a webhook", stops=False)
 
 
 def is_reference(text: str) -> bool:

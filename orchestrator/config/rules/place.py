@@ -190,11 +190,11 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
 
 def _runtime(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
     runtime = spec.tpu.runtime
-    # Not fatal: Google adds versions faster than this table is updated.
+    # Only a warning: Google adds versions faster than this table is updated.
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
         near = did_you_mean(runtime, catalog.runtimes)
         yield RuleFinding(
-            "tpu.runtime", f'"{runtime[:60]}" is not in our table', near or "the cloud decides", fatal=False
+            "tpu.runtime", f'"{runtime[:60]}" is not in our table', near or "the cloud decides", stops=False
         )
 
 
@@ -206,7 +206,7 @@ def _machine(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             "vm.machine",
             f'"{spec.vm.machine[:60]}" has no known price',
             near or "check the name",
-            fatal=False,
+            stops=False,
         )
 
 
@@ -217,7 +217,7 @@ def _machine_there(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     there = instead(spec.vm.machine, zone)
     if there:
         text = f"{spec.vm.machine} may not exist in {zone}; without the VM no TPU is requested"
-        yield RuleFinding("vm.machine", text, f"write machine: {there}, or vm: none", fatal=False)
+        yield RuleFinding("vm.machine", text, f"write machine: {there}, or vm: none", stops=False)
 
 
 def _vm_name(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

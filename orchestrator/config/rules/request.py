@@ -52,7 +52,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
             text = f"{zone} is not known to offer flex-start for {tpu.type}"
             hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
-            yield RuleFinding(at("tpu.zones", index), text, hint, fatal=False)
+            yield RuleFinding(at("tpu.zones", index), text, hint, stops=False)
 
 
 def _disks(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
@@ -73,7 +73,7 @@ def _disks(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             yield RuleFinding(path, text, "set tpu.strategy: failover")
     if tpu.disks and len(tpu.zones) > 1:
         text = "a disk is in one zone; in a zone without a disk of that name no TPU is requested"
-        yield RuleFinding("tpu.disks", text, "name only their zone, or create them in each zone", fatal=False)
+        yield RuleFinding("tpu.disks", text, "name only their zone, or create them in each zone", stops=False)
 
 
 RULES = (

@@ -11,7 +11,7 @@ from orchestrator.domain.spec import Spec
 @dataclass(frozen=True)
 class RuleFinding:
     """
-    What is wrong with a *setting* and what to do; without *fatal* it is a warning.
+    What is wrong with a *setting* and what to do; without *stops* it is a warning.
 
     The setting is given by its name, or a part of it by its path, as in `at("tpu.zones", 0)`.
     """
@@ -19,7 +19,7 @@ class RuleFinding:
     setting: str | Path
     message: str
     hint: str = ""
-    fatal: bool = True
+    stops: bool = True
 
     @property
     def path(self) -> Path:
