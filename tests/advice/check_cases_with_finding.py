@@ -22,7 +22,7 @@ from tests.advice.check_cases import (
 SH = {"job__command": "sh run.sh"}
 OUT = "import os, torch\nout_dir = 'out'\ntorch.save(m, os.path.join(out_dir, 'ckpt.pt'))\n"
 BIG = {".tpuctlignore": "/a\n/b\n", "a": 60_000_000_000, "b": 60_000_000_000}
-AT_HOME = {".gitignore": "*.bin\n", "data/a.bin": "x", "data/prepare.py": "x = 1\n"}
+EXCLUDED = {".gitignore": "*.bin\n", "data/a.bin": "x", "data/prepare.py": "x = 1\n"}
 
 
 def resume(flags):
@@ -149,14 +149,14 @@ SPEAK = (
     Case("hollow-resume", WARN, "job.command", spec=resume('--ckpt_path="${TPUCTL_RESUME}" --x')),
     Case("hollow-resume", WARN, "job.command", spec=resume("--resume $TPUCTL_RESUME --epochs 3")),
     Case("hollow-resume", WARN, "run.sh:1", {"run.sh": "x --start $TPUCTL_RESUME_STEP\n"}, SH),
-    Case("data-at-home", WARN, "job.command", AT_HOME, {"job__command": "python3 x.py --data data/a.bin"}),
-    Case("data-at-home", WARN, "train.py:1", {**AT_HOME, **py("f = open('data/a.bin', 'rb')\n")}),
+    Case("data-excluded", WARN, "job.command", EXCLUDED, {"job__command": "python3 x.py --data data/a.bin"}),
+    Case("data-excluded", WARN, "train.py:1", {**EXCLUDED, **py("f = open('data/a.bin', 'rb')\n")}),
     Case(
-        "data-at-home",
+        "data-excluded",
         WARN,
         "train.py:4",
         {
-            **AT_HOME,
+            **EXCLUDED,
             **py(
                 "import os, numpy as np\nd = os.path.join('data', name)\ndef f(s):\n"
                 "    return np.memmap(os.path.join(d, 'a.bin'), mode='r')\n"

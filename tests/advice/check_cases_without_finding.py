@@ -103,12 +103,12 @@ SILENT = (
     ),
     Case("hollow-resume", files={"other.sh": "x --resume $TPUCTL_RESUME\n"}),
     Case(
-        "data-at-home",
+        "data-excluded",
         files={".gitignore": "*.bin\n", "data/a.bin": "x", **py("open('data/a.bin')\nopen('o.bin', 'wb')\n")},
         spec={"job__data": {"data": "./data"}},
     ),
     Case(
-        "data-at-home",
+        "data-excluded",
         files={
             ".gitignore": "out/\n*.bin\n",
             "out/log": "x",

@@ -140,7 +140,7 @@ def test_a_file_that_changes_leaves_nothing_under_its_old_name(bucket, sets, tmp
     assert digest(CONTENTS["train.bin"]) not in held(bucket)
 
 
-def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path, monkeypatch):
+def test_the_plan_tells_of_data_and_of_what_is_excluded(sets, capsys, tmp_path, monkeypatch):
     """Size, cost of keeping it, and each ignored file that job.data does not bring."""
     sets()
     monkeypatch.chdir(tmp_path)
@@ -156,7 +156,7 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
     flat = " ".join(out.split())
     assert "Data: data: 512 B in 3 files from ./data, 0.00 USD a month in the bucket" in flat
     assert "Data: c4: from gs://other/c4" in flat
-    assert "At home: 1 file by ignore patterns: big.log 5 kB (.gitignore line 2)." in flat
+    assert "Excluded: 1 file by patterns: big.log 5 kB (.gitignore line 2)." in flat
     assert "Code: 3 files" in flat
     assert "train.py 9 B" in flat
     found = document(here(capsys, "plan", "--offline", "--json")[1])
@@ -167,7 +167,7 @@ def test_the_plan_tells_of_data_and_of_what_stays_at_home(sets, capsys, tmp_path
         "files_count": 3,
         "usd_month": 0.0,
     }
-    assert [one["path"] for one in found["at_home"]] == ["big.log"]
+    assert [one["path"] for one in found["excluded"]] == ["big.log"]
     assert found["sent"]["files_count"] == 3
 
 

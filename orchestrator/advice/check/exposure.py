@@ -91,7 +91,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFindi
     Look for keys in the source folder, which the bucket and every machine of the job would get.
 
     A file that holds one (private keys, tokens of known forms) stops, here and in `up` and `push`. Files that
-    are keys by their names (`.env`, `.ssh/`, `.aws/`, `*.pem`, `id_rsa` ...) stay at home: a note. A line
+    are keys by their names (`.env`, `.ssh/`, `.aws/`, `*.pem`, `id_rsa` ...) are excluded: a note. A line
     `!NAME` in .tpuctlignore sends either all the same: a warning.
     """
     hint = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
@@ -104,13 +104,13 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFindi
             yield RawFinding(
                 one.path, f"holds what looks like {one.kind}: `up` refuses to send it", f"{hint}; {name}"
             )
-    for home in facts.at_home:
-        if home.is_key:
-            message = "stays at home: by its name it holds keys, and the job would hand them out"
+    for excluded in facts.excluded:
+        if excluded.is_key:
+            message = "is excluded: by its name it holds keys, and the job would hand them out"
             yield RawFinding(
-                home.path,
+                excluded.path,
                 message,
-                f"{hint}; or send it with a line !{home.path} in .tpuctlignore",
+                f"{hint}; or send it with a line !{excluded.path} in .tpuctlignore",
                 Level.NOTE,
             )
 

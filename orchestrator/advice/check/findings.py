@@ -9,6 +9,7 @@ from typing import Final
 
 from orchestrator.advice.check.code import Call, Code
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.source.excluded_paths import ExcludedPath
 from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
@@ -50,20 +51,6 @@ class Requirement:
 
 
 @dataclass(frozen=True)
-class AtHome:
-    """
-    A file, or a *folder* (its path ends in "/"), that is not sent.
-
-    *is_key* says that its name is that of a key; otherwise *pattern* is the place of the user's one, for people.
-    """
-
-    path: str
-    pattern: str
-    is_key: bool
-    folder: bool
-
-
-@dataclass(frozen=True)
 class KeyFile:
     """A file that is sent although it is a key by name or content; *allowed* if a `!` rule allows it."""
 
@@ -88,7 +75,7 @@ class SourceFacts:
     variables: frozenset[str] = field(default_factory=frozenset)
     text_bytes: int = 0
     unread: tuple[str, ...] = ()
-    at_home: tuple[AtHome, ...] = ()
+    excluded: tuple[ExcludedPath, ...] = ()
     projects: frozenset[str] = field(default_factory=frozenset)
     keys: tuple[KeyFile, ...] = ()
     data_bytes: int = 0

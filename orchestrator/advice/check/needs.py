@@ -8,12 +8,13 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.check.code import Call, Code, Import
-from orchestrator.advice.check.findings import AtHome, Level, RawFinding, SourceFacts, installs, rule
+from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, installs, rule
 from orchestrator.advice.check.installs import requirement
 from orchestrator.advice.check.program import is_local, not_there, program, shell_texts
 from orchestrator.config.rules.every_rule import check
 from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.source.excluded_paths import ExcludedPath
 from orchestrator.domain.spec import Spec
 
 _INSTALLS: Final = re.compile(
@@ -155,30 +156,30 @@ def hollow_resume(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFin
             yield RawFinding(where, message, f'write ${{{name}:+{flag} "${name}"}}')
 
 
-@rule("data-at-home", Level.WARN)
-def data_at_home(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
+@rule("data-excluded", Level.WARN)
+def data_excluded(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
-    Look for files that the program opens, or its command names, and that ignore patterns keep at home.
+    Look for files that the program opens, or its command names, and that patterns exclude.
 
     Literal paths, also with a part that only a run would show (`os.path.join(data_dir, "train.bin")`).
     Files that are opened for writing, and what `job.data` brings, do not count.
     """
-    homes = [home for home in facts.at_home if not home.is_key and not _is_provided(home.path, spec)]
-    if not homes:
+    excluded = [one for one in facts.excluded if not one.is_key and not _is_provided(one.path, spec)]
+    if not excluded:
         return
     reported: set[str] = set()
     for word in re.findall(r"[^\s=\"';&|<>()]+", spec.job.command):
-        home = _home_of(word, word, homes) if "/" in word or "." in word else None
-        if home is not None and home.path not in reported:
-            reported.add(home.path)
-            yield _finding("job.command", home)
+        one = _excluded_of(word, word, excluded) if "/" in word or "." in word else None
+        if one is not None and one.path not in reported:
+            reported.add(one.path)
+            yield _finding("job.command", one)
     for code in program(spec, facts).code:
         for call in code.calls:
             head, tail = _read_path(call, code)
-            home = _home_of(head, tail, homes) if head else None
-            if home is not None and home.path not in reported:
-                reported.add(home.path)
-                yield _finding(code.where(call.line), home)
+            one = _excluded_of(head, tail, excluded) if head else None
+            if one is not None and one.path not in reported:
+                reported.add(one.path)
+                yield _finding(code.where(call.line), one)
 
 
 def is_unknown(one: Import, code: Code, facts: SourceFacts) -> bool:
@@ -201,10 +202,10 @@ def _provided(asked: set[str], spec: Spec) -> set[str]:
     return found
 
 
-def _finding(where: str, home: AtHome) -> RawFinding:
-    message = f"{home.path} stays at home ({home.pattern} ignores it), so the job does not find it"
-    top = home.path.rstrip("/").partition("/")[0]
-    hint = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{home.path} in .tpuctlignore"
+def _finding(where: str, one: ExcludedPath) -> RawFinding:
+    message = f"{one.path} is excluded ({one.pattern}), so the job does not find it"
+    top = one.path.rstrip("/").partition("/")[0]
+    hint = f"bring it with job.data ({top}: ./{top}), or send it with the code: !{one.path} in .tpuctlignore"
     return RawFinding(where, message, hint)
 
 
@@ -225,19 +226,19 @@ def _read_path(call: Call, code: Code) -> tuple[str, str]:
     return (head, call.tail) if isinstance(head, str) else ("", "")
 
 
-def _home_of(head: str, tail: str, homes: list[AtHome]) -> AtHome | None:
-    """Return the unsent file or folder for a path that begins with *head* and ends with *tail*."""
+def _excluded_of(head: str, tail: str, excluded: list[ExcludedPath]) -> ExcludedPath | None:
+    """Return the excluded file or folder for a path that begins with *head* and ends with *tail*."""
     start = str(PurePosixPath(head)) if head and not head.startswith(("/", "~", "$", "-")) else ""
     end = PurePosixPath(tail).name if tail else ""
-    # Without a literal beginning, any unsent file would match the end.
+    # Without a literal beginning, any excluded file would match the end.
     if start in ("", ".") or "://" in head:
         return None
-    for home in homes:
-        plain = home.path.rstrip("/")
-        if plain == start or (home.folder and start.startswith(home.path)):
-            return home
-        if end and not home.folder and plain.startswith(f"{start}/") and plain.rpartition("/")[2] == end:
-            return home
+    for one in excluded:
+        plain = one.path.rstrip("/")
+        if plain == start or (one.is_folder and start.startswith(one.path)):
+            return one
+        if end and not one.is_folder and plain.startswith(f"{start}/") and plain.rpartition("/")[2] == end:
+            return one
     return None
 
 

@@ -24,7 +24,7 @@ RULES: Final[tuple[Rule, ...]] = (
     lost_writes.summary_writer_gs,
     needs.program_missing,
     needs.hollow_resume,
-    needs.data_at_home,
+    needs.data_excluded,
     needs.missing_requirement,
     needs.env_name_unknown,
     needs.doubtful_setting,

@@ -52,7 +52,7 @@ def with_code(sets: tuple[DataSet, ...]) -> dict[str, bytes]:
 
 
 def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
-    """Report what will leave this computer, and what ignore patterns exclude."""
+    """Report what will leave this computer, and what patterns exclude."""
     source = source_folder(session.path, session.spec)
     for line in what_is_sent(session.path, session.spec, source, sets).lines():
         session.reporter.say(line)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from orchestrator.app.source.ignore import named_like_a_key
+from orchestrator.app.source.patterns import named_like_a_key
 from orchestrator.contract.bucket.object_names import DATA
 from orchestrator.contract.replacing import replacing
 from orchestrator.domain.ports import Store

@@ -12,7 +12,8 @@ from stat import S_ISREG
 from typing import Any
 
 from orchestrator.app.source.local_data import DataSet
-from orchestrator.app.source.source_files import NotSent, SourceEntry, source_files
+from orchestrator.app.source.source_files import SourceEntry, source_files
+from orchestrator.domain.source.excluded_paths import ExcludedPath
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import size_text
 
@@ -32,7 +33,7 @@ class Sent:
 
     code: tuple[SourceEntry, ...]
     data: tuple[DataSet, ...]
-    at_home: tuple[NotSent, ...]
+    excluded: tuple[ExcludedPath, ...]
     usd: float | None = None
     leads: Mapping[str, str] = field(default_factory=dict)
     hooks: Mapping[str, str] = field(default_factory=dict)
@@ -55,9 +56,9 @@ class Sent:
                 }
                 for one in self.data
             ],
-            "at_home": [
-                {"path": h.path, "pattern": str(h.verdict.line or ""), "files_count": h.files, "bytes": h.size}
-                for h in self.at_home
+            "excluded": [
+                {"path": one.path, "pattern": one.pattern, "files_count": one.files, "bytes": one.size}
+                for one in self.excluded
             ],
             "hooks": dict(self.hooks),
         }  # fmt: skip
@@ -81,13 +82,13 @@ class Sent:
             )
             yield f"Data: {one.name}: {size} in {files} from {one.source}{leads}{cost}"
         yield from _hooks(self.hooks)
-        if self.at_home:
-            count = sum(home.files for home in self.at_home)
-            more = "more than " if any(home.more for home in self.at_home) else ""
-            names = ", ".join(_home(home) for home in self.at_home[:MAX_SHOWN])
+        if self.excluded:
+            count = sum(one.files for one in self.excluded)
+            more = "more than " if any(one.more for one in self.excluded) else ""
+            names = ", ".join(_excluded(one) for one in self.excluded[:MAX_SHOWN])
             yield (
-                f"At home: {more}{_files(count)} by ignore patterns: {names}"
-                f"{', ...' if len(self.at_home) > MAX_SHOWN else ''}. What the job reads of it: job.data"
+                f"Excluded: {more}{_files(count)} by patterns: {names}"
+                f"{', ...' if len(self.excluded) > MAX_SHOWN else ''}. What the job reads of it: job.data"
             )
 
     def _month(self, one: DataSet) -> float | None:
@@ -101,19 +102,19 @@ def what_is_sent(
     found = source_files(source)
     code = [entry for entry in found.entries if S_ISREG(entry.mode) and not entry.link]
     base, root = path.absolute().parent, source.resolve()
-    # Such files are sent as data, although an ignore pattern excludes them from the code.
+    # Such files are sent as data, although a pattern excludes them from the code.
     sent_as_data = [
         (base / Path(place).expanduser()).resolve()
         for place in spec.job.data.values() if not place.startswith("gs://")
     ]  # fmt: skip
-    homes = [
-        home for home in found.at_home
-        if not any((root / home.path).is_relative_to(place) for place in sent_as_data)
+    excluded = [
+        one for one in found.excluded
+        if not any((root / one.path).is_relative_to(place) for place in sent_as_data)
     ]  # fmt: skip
     return Sent(
         tuple(sorted(code, key=lambda entry: -entry.size)),
         sets,
-        tuple(sorted(homes, key=lambda home: -home.size)),
+        tuple(sorted(excluded, key=lambda one: -one.size)),
         usd,
         {name: lead for name, lead in _leads(base, sets) if lead},
         {str(event): command for event, command in spec.notify.hooks.items()},
@@ -144,7 +145,7 @@ def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
         yield f"Runs on this computer, as you, when told {events}: {command}"
 
 
-def _home(home: NotSent) -> str:
-    line = home.verdict.line
+def _excluded(path: ExcludedPath) -> str:
+    line = path.line
     message = f"{line.file} line {line.number}" if line else "a key, by its name"
-    return f"{home.path} {size_text(home.size)} ({message})"
+    return f"{path.path} {size_text(path.size)} ({message})"

@@ -8,9 +8,9 @@ from pathlib import Path, PurePosixPath
 from stat import S_ISREG
 
 from orchestrator.advice.check.code import Code, read_code
-from orchestrator.advice.check.findings import AtHome, KeyFile, Line, Requirement, SourceFacts
+from orchestrator.advice.check.findings import KeyFile, Line, Requirement, SourceFacts
 from orchestrator.advice.check.installs import requirement
-from orchestrator.app.source.ignore import IgnoreReason, named_like_a_key
+from orchestrator.app.source.patterns import named_like_a_key
 from orchestrator.app.source.source_files import SourceEntry, source_files
 from orchestrator.domain.source.exposed_services import JUPYTER
 from orchestrator.domain.source.key_files import SMALL, keys_in
@@ -45,11 +45,7 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     for entry in entries:
         if root / entry.path != skipped:
             reader.at(entry)
-    homes = (
-        AtHome(h.path, str(h.verdict.line or ""), h.verdict.reason is IgnoreReason.KEY, h.path.endswith("/"))
-        for h in found.at_home
-    )
-    return replace(reader.facts(), at_home=tuple(homes), keys=tuple(_keys(root, entries)))
+    return replace(reader.facts(), excluded=tuple(found.excluded), keys=tuple(_keys(root, entries)))
 
 
 def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from orchestrator.app.source.ignore import IgnoreReason, IgnoreVerdict, Patterns, first_patterns
+from orchestrator.app.source.patterns import PatternReason, Patterns, PatternVerdict, first_patterns
 from orchestrator.contract.bucket.object_names import FETCHED
+from orchestrator.domain.source.excluded_paths import ExcludedPath
 from orchestrator.domain.source.key_files import SMALL, keys_in
 from orchestrator.errors import UsageError
 
@@ -43,26 +44,11 @@ class SourceEntry:
 
 
 @dataclass(frozen=True)
-class NotSent:
-    """
-    A file or a whole folder (path ends in "/") that is excluded, and by which pattern.
-
-    *more* means that the folder has more files than were counted.
-    """
-
-    path: str
-    verdict: IgnoreVerdict
-    files: int
-    size: int
-    more: bool = False
-
-
-@dataclass(frozen=True)
 class SourceFiles:
     """What is sent, sorted by path, what is excluded by the user's patterns or as a key, and what is refused."""
 
     entries: list[SourceEntry] = field(default_factory=list)
-    at_home: list[NotSent] = field(default_factory=list)
+    excluded: list[ExcludedPath] = field(default_factory=list)
     refused: list[UsageError] = field(default_factory=list)
 
 
@@ -73,18 +59,18 @@ def sent_files(source: Path, limit: int = MAX_BYTES, written: Sequence[str] = ()
     Raise UsageError for a folder that is missing or over *limit* bytes, and for all in it that is unreadable, a
     special file or a symlink that leads out of it.
     """
-    return _walked(source, limit, written, homes=False).entries
+    return _walked(source, limit, written, with_excluded=False).entries
 
 
 def source_files(source: Path, limit: int = MAX_BYTES) -> SourceFiles:
     """Return what would be sent and what is excluded. Raise UsageError as `sent_files` does."""
-    return _walked(source, limit, (), homes=True)
+    return _walked(source, limit, (), with_excluded=True)
 
 
-def _walked(source: Path, limit: int, written: Sequence[str], *, homes: bool) -> SourceFiles:
+def _walked(source: Path, limit: int, written: Sequence[str], *, with_excluded: bool) -> SourceFiles:
     root = _folder(source)
     found = SourceFiles()
-    _walk(root, root, "", first_patterns(written), found, homes=homes)
+    _walk(root, root, "", first_patterns(written), found, with_excluded=with_excluded)
     total = sum(entry.size for entry in found.entries)
     if total > limit:
         found.refused.append(_too_large(source, found.entries, total, limit))
@@ -94,7 +80,7 @@ def _walked(source: Path, limit: int, written: Sequence[str], *, homes: bool) ->
         found.refused.extend([key_refusal(keys)] if keys else [])
     _refuse(source, found.refused)
     return SourceFiles(
-        sorted(found.entries, key=lambda entry: entry.path), sorted(found.at_home, key=lambda one: one.path)
+        sorted(found.entries, key=lambda entry: entry.path), sorted(found.excluded, key=lambda one: one.path)
     )
 
 
@@ -164,7 +150,13 @@ def _folder(source: Path) -> Path:
 
 
 def _walk(
-    root: Path, folder: Path, prefix: str, patterns: Patterns, into: SourceFiles, *, homes: bool = False
+    root: Path,
+    folder: Path,
+    prefix: str,
+    patterns: Patterns,
+    into: SourceFiles,
+    *,
+    with_excluded: bool = False,
 ) -> None:
     inner = patterns.entering(folder, prefix)
     try:
@@ -176,9 +168,9 @@ def _walk(
         path = prefix + item.name
         is_folder = item.is_dir(follow_symlinks=False)
         verdict = inner.judge(path, item.name, is_folder)
-        if verdict.home:
-            if homes and verdict.reason is not IgnoreReason.OURS:
-                into.at_home.append(_at_home(Path(item.path), path, verdict))
+        if verdict.excluded:
+            if with_excluded and verdict.reason is not PatternReason.OURS:
+                into.excluded.append(_excluded(Path(item.path), path, verdict))
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():
             continue  # A model that `tpuctl fetch` downloaded is no code.
@@ -191,7 +183,7 @@ def _walk(
             continue
         into.entries.append(replace(entry, allowed=verdict.allowed))
         if is_folder:
-            _walk(root, Path(item.path), path + "/", inner, into, homes=homes)
+            _walk(root, Path(item.path), path + "/", inner, into, with_excluded=with_excluded)
 
 
 def is_plan(file: Path) -> bool:
@@ -205,19 +197,20 @@ def is_plan(file: Path) -> bool:
         return False  # An unreadable file is reported by the sent_files itself.
 
 
-def _at_home(file: Path, path: str, verdict: IgnoreVerdict) -> NotSent:
+def _excluded(file: Path, path: str, verdict: PatternVerdict) -> ExcludedPath:
     """Return an excluded path with its size; what is unreadable counts as 0 bytes."""
+    why = (verdict.line, verdict.reason is PatternReason.KEY)
     if file.is_symlink() or not file.is_dir():
-        return NotSent(path, verdict, 1, file.lstat().st_size)
+        return ExcludedPath(path, *why, 1, file.lstat().st_size)
     files = size = 0
     for top, _, names in os.walk(file):
         for name in names:
             if files >= COUNTED:
-                return NotSent(f"{path}/", verdict, files, size, more=True)
+                return ExcludedPath(f"{path}/", *why, files, size, more=True)
             with contextlib.suppress(OSError):
                 size += os.lstat(os.path.join(top, name)).st_size  # noqa: PTH118 - one of very many
             files += 1
-    return NotSent(f"{path}/", verdict, files, size)
+    return ExcludedPath(f"{path}/", *why, files, size)
 
 
 def _entry(root: Path, file: Path, path: str, status: os.stat_result) -> SourceEntry:

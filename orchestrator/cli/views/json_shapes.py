@@ -113,7 +113,7 @@ KINDS: Mapping[str, Any] = {
             "name": str, "source": str, "bytes": maybe(int), "files_count": maybe(int), "usd_month": maybe(float),
             "leads_to?": str,
         }],
-        "at_home?": [{"path": str, "pattern": str, "files_count": int, "bytes": int}],
+        "excluded?": [{"path": str, "pattern": str, "files_count": int, "bytes": int}],
         "hooks?": table(str),
     },
     "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},

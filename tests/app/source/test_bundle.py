@@ -122,7 +122,7 @@ KEYS = (
 )  # fmt: skip
 
 
-def test_keys_stay_at_home_unless_a_pattern_of_the_user_asks_for_them(source, tmp_path):
+def test_keys_are_excluded_unless_a_pattern_of_the_user_asks_for_them(source, tmp_path):
     """By their names, at any depth; a look names them. What only has a similar name is code."""
     for name in (*KEYS, ".env.example", "id_map.json", "environment.py"):
         (source / name).parent.mkdir(parents=True, exist_ok=True)
@@ -130,8 +130,8 @@ def test_keys_stay_at_home_unless_a_pattern_of_the_user_asks_for_them(source, tm
     sent = set(names(build(source, tmp_path / "out")))
     assert not sent & set(KEYS)
     assert {".env.example", "id_map.json", "environment.py"} <= sent
-    homes = {home.path for home in source_files(source).at_home}
-    assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= homes
+    excluded = {one.path for one in source_files(source).excluded}
+    assert {".env", ".ssh/", ".aws/", ".config/gcloud/", "deep/tls.pem", "id_ed25519"} <= excluded
 
     (source / ".tpuctlignore").write_text("!.env\n!deep/tls.pem\n!.ssh/\n")
     sent = set(names(build(source, tmp_path / "out")))
@@ -173,7 +173,7 @@ def test_the_hint_about_a_key_allows_a_file_with_a_bracket_in_its_name(source, t
     assert "a (b).txt" in names(build(source, tmp_path / "out"))
 
 
-def test_what_stays_at_home_is_named_with_its_pattern_and_size(source, tmp_path):
+def test_what_is_excluded_is_named_with_its_pattern_and_size(source, tmp_path):
     """A whole folder counts as one; empty lines and comments in front do not move the line's number."""
     (source / "data").mkdir()
     for name in ("a.bin", "b.bin"):
@@ -182,9 +182,7 @@ def test_what_stays_at_home_is_named_with_its_pattern_and_size(source, tmp_path)
     (source / "pkg" / "cache" / "x").write_bytes(b"x" * 70)
     (source / ".gitignore").write_text("# data\n\n*.bin\n")
     (source / "pkg" / ".tpuctlignore").write_text("\ncache\n")
-    found = {
-        home.path: (str(home.verdict.line), home.files, home.size) for home in source_files(source).at_home
-    }
+    found = {one.path: (one.pattern, one.files, one.size) for one in source_files(source).excluded}
     assert found == {
         "data/a.bin": (".gitignore:3", 1, 500),
         "data/b.bin": (".gitignore:3", 1, 500),

@@ -48,7 +48,7 @@ def test_folders_files_and_buckets(base):
 
 
 def test_ignore_patterns_of_the_code_do_not_hold_for_data(base):
-    """What .gitignore keeps at home is what job.data is for."""
+    """What .gitignore excludes is what job.data is for."""
     (base / ".gitignore").write_text("*.bin\n")
     (base / "data" / ".gitignore").write_text("*\n")
     assert "train.bin" in names(look(base))["data"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from pathspec import GitIgnoreSpec
 
 from orchestrator.contract.bucket.object_names import DATA_LIST
+from orchestrator.domain.source.excluded_paths import PatternLine
 from orchestrator.domain.source.key_files import KEY_FILES
 from orchestrator.errors import UsageError
 
@@ -21,7 +22,7 @@ The user's patterns override these and those of `KEY_FILES`.
 """
 
 
-class IgnoreReason(Enum):
+class PatternReason(Enum):
     """Whose pattern excluded a path: no pattern, the user's, tpuctl's for keys, tpuctl's for everything else."""
 
     NONE = "none"
@@ -31,28 +32,17 @@ class IgnoreReason(Enum):
 
 
 @dataclass(frozen=True)
-class PatternLine:
-    """Where a pattern of the user stands: the file, relative to the source, and its line, from 1."""
-
-    file: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.number}"
-
-
-@dataclass(frozen=True)
-class IgnoreVerdict:
+class PatternVerdict:
     """Whether a path is excluded, why, and by which line, for patterns of the user."""
 
-    home: bool
-    reason: IgnoreReason = IgnoreReason.NONE
+    excluded: bool
+    reason: PatternReason = PatternReason.NONE
     line: PatternLine | None = None
 
     @property
     def allowed(self) -> bool:
         """Return whether a `!` pattern of the user includes the path."""
-        return not self.home and self.reason is IgnoreReason.USER
+        return not self.excluded and self.reason is PatternReason.USER
 
 
 @dataclass(frozen=True)
@@ -61,7 +51,7 @@ class _FolderPatterns:
 
     prefix: str
     spec: GitIgnoreSpec
-    reason: IgnoreReason = IgnoreReason.USER
+    reason: PatternReason = PatternReason.USER
     lines: tuple[PatternLine, ...] = ()
 
 
@@ -98,22 +88,22 @@ class Patterns:
         places = tuple(place for _, place in patterns)
         return Patterns((_FolderPatterns(prefix, spec, lines=places), *self.levels))
 
-    def judge(self, path: str, name: str, folder: bool) -> IgnoreVerdict:
+    def judge(self, path: str, name: str, folder: bool) -> PatternVerdict:
         """Decide whether *path* (relative to the source) is excluded; the nearest pattern wins."""
         if name in ALWAYS:
-            return IgnoreVerdict(home=True, reason=IgnoreReason.OURS)
+            return PatternVerdict(excluded=True, reason=PatternReason.OURS)
         for level in self.levels:
             inner = path[len(level.prefix) :] + ("/" if folder else "")
             found = level.spec.check_file(inner)
             if found.include is not None:
                 line = level.lines[found.index] if level.lines and found.index is not None else None
-                return IgnoreVerdict(bool(found.include), level.reason, line)
-        return IgnoreVerdict(home=False)
+                return PatternVerdict(bool(found.include), level.reason, line)
+        return PatternVerdict(excluded=False)
 
 
 def first_patterns(written: Sequence[str] = ()) -> Patterns:
     """Return the patterns that apply before any file of the user; *written* adds to WRITTEN."""
-    ours = {IgnoreReason.KEY: KEY_FILES, IgnoreReason.OURS: (*WRITTEN, *written)}
+    ours = {PatternReason.KEY: KEY_FILES, PatternReason.OURS: (*WRITTEN, *written)}
     return Patterns(tuple(_FolderPatterns("", _compiled(lines), reason) for reason, lines in ours.items()))
 
 
