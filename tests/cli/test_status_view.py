@@ -69,13 +69,10 @@ LOST = body(
         {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
-    watcher=None, state="tpu-lost",
-    safety_nets=[{"name": "TPU", "armed": False,
-                  "text": "it runs until you delete it (or set watch.self_delete: true)"}],
-    next_pass_in_s=None,
+    watcher=None, state="tpu-lost", next_pass_in_s=None,
+    safety_nets=[{"name": "TPU", "armed": False, "text": "it runs until you delete it"}],
     next_steps=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
-    budget_usd=None,
-    sidecars=[], source={"by": "cloud", "age_s": 0.0},
+    budget_usd=None, sidecars=[], source={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
 NEXT_TRY = {"waits": True, "waits_for": [{"what": "TPU: next try", "in_s": 45.0}]}
 

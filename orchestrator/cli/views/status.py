@@ -299,10 +299,8 @@ def _end(status: DeploymentStatus) -> list[Field]:
     lines = [Field("watcher", text)] if (text := watcher_text(status)) else []
     cure = _watcher_cure(status)
     if cure:
-        # The TPU is what costs most; `plan` shows all of them.
-        lines += [
-            Field("safety net", f"{net.name}: {net.text}") for net in status.safety_nets if net.name == "TPU"
-        ]
+        nets = [net for net in status.safety_nets if net.name == "TPU"]
+        lines += [Field("safety net", f"{net.name}: {net.text}") for net in nets]
     wait = next_pass_text(status)
     when_text = wait or ("when tpuctl watch or tpuctl down runs" if status.outcome else "when a watcher runs")
     # What is waited for is the case already: only the next check of it is to come.
