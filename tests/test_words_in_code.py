@@ -423,6 +423,18 @@ def plain_names(path: Path) -> Iterator[str]:
             yield node.name
 
 
+def test_a_world_is_what_a_pass_has_observed():
+    """What tests simulate is not observed: it is a simulation, a stage or a state."""
+    found = {
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for folder in ("orchestrator", "tests", "benchmarks")
+        for path in (ROOT / folder).rglob("*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("World")
+    }
+    assert found == {"orchestrator/domain/observation.py: World"}
+
+
 def test_the_upper_bound_of_something_is_its_max():
     """MAX_FILES, MAX_BYTES: nobody looks for MOST_FILES, LARGEST or LONGEST_NAME."""
     found = [

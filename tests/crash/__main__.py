@@ -107,18 +107,18 @@ def figures(results):
         return sum(value(kinds[kind]) for kinds in rows if kind in kinds)
 
     def tried(kind):
-        found = total(kind, lambda f: f.singles), total(kind, lambda f: f.worlds)
-        return f"{found[0]:,}, from {found[1]:,} different worlds ({total(kind, lambda f: f.seconds):.0f} s)"
+        found = total(kind, lambda f: f.singles), total(kind, lambda f: f.states)
+        return f"{found[0]:,}, from {found[1]:,} different states ({total(kind, lambda f: f.seconds):.0f} s)"
 
     most = max(len(kinds["repeated"].kills) for kinds in rows)
     later = total("repeated", lambda f: sum(f.kills[1:]) + f.more)
-    worlds, seconds = total("repeated", lambda f: f.worlds), total("repeated", lambda f: f.seconds)
+    states, seconds = total("repeated", lambda f: f.states), total("repeated", lambda f: f.seconds)
     return {
         "Scenarios": "; ".join(results),
         "Points of each": ", ".join(str(kinds["ways"].points) for kinds in rows),
         "Singles in each way to go on, here, elsewhere, with old lists (processor time)": tried("ways"),
         f"Kills after the first, up to {most} in a row": f"{later:,} ({seconds:.0f} s)",
-        "- different worlds that they leave behind": f"{worlds:,}",
+        "- different states that they leave behind": f"{states:,}",
         "SIGKILL of a real process, over HTTP (server only)": (
             f"{total('real', lambda f: f.singles):,} ({total('real', lambda f: f.seconds):.0f} s)"
         ),

@@ -1,9 +1,9 @@
 """
-A world that can be put back: cloud, bucket, machines, disks and time of a deployment as one value.
+A state that can be put back: cloud, bucket, machines, disks and time of a deployment as one value.
 
-A killed process loses its memory and leaves the world as it is. So the world at a point of a run *is* what
+A killed process loses its memory and leaves the state as it is. So the state at a point of a run *is* what
 a kill at that point leaves behind: it is frozen there, the run goes on, and whoever comes back starts from
-the frozen world. Nothing is raised inside the code under test, and no part of a run is run twice.
+the frozen state. Nothing is raised inside the code under test, and no part of a run is run twice.
 """
 
 import os
@@ -41,10 +41,10 @@ def storage_parts(storage):
 
 @dataclass(frozen=True)
 class Point:
-    """Name a point of a run, and hold the world that a kill there leaves behind; *alike* is of `fingerprint.py`."""
+    """Name a point of a run, and hold the state that a kill there leaves behind; *alike* is of `fingerprint.py`."""
 
     what: str
-    world: bytes
+    state: bytes
     alike: bytes = b""
 
 
@@ -73,7 +73,7 @@ class CrashLab(EngineLab):
     # Points.
 
     def step(self, what, make):
-        """Make one mutating step; the world is frozen before and after it while points are taken."""
+        """Make one mutating step; the state is frozen before and after it while points are taken."""
         name = f"{self.calling[-1]}: {what}" if self.calling else what
         self._freeze(f"before {name}")
         try:
@@ -86,10 +86,10 @@ class CrashLab(EngineLab):
     def _freeze(self, what):
         if self._points is None:
             return
-        world = self.freeze()
-        if self._points and self._points[-1].world == world:
+        state = self.freeze()
+        if self._points and self._points[-1].state == state:
             what = f"{self._points.pop().what}, {what}"
-        self._points.append(Point(what, world, self.alike(self)))
+        self._points.append(Point(what, state, self.alike(self)))
 
     def points(self, run):
         """
@@ -105,7 +105,7 @@ class CrashLab(EngineLab):
         finally:
             self._points = None
 
-    # The world as a value.
+    # The state as a value.
 
     def _parts(self):
         return (
@@ -117,13 +117,13 @@ class CrashLab(EngineLab):
         )
 
     def freeze(self):
-        """Return the world as it is now."""
+        """Return the state as it is now."""
         values = [[getattr(part, name) for name in names] for part, names in self._parts()]
         return pickle.dumps((values, {path: path.read_bytes() for path in self._disks()}))
 
-    def thaw(self, world):
-        """Put a frozen world back."""
-        values, disks = pickle.loads(world)  # noqa: S301 - written by `freeze` of this process
+    def thaw(self, state):
+        """Put a frozen state back."""
+        values, disks = pickle.loads(state)  # noqa: S301 - written by `freeze` of this process
         for (part, names), found in zip(self._parts(), values, strict=True):
             for name, value in zip(names, found, strict=True):
                 setattr(part, name, value)

@@ -20,14 +20,14 @@ class Found:
     Count what was tried with one scenario, and keep what went wrong.
 
     *singles* counts the points at which one process is killed times the ways to go on; *kills* those at which
-    a first, second ... is killed, *more* those that were not listed again since the world before them was
-    alike. *worlds* is how many different ones there were: only these are gone on from.
+    a first, second ... is killed, *more* those that were not listed again since the state before them was
+    alike. *states* is how many different ones there were: only these are gone on from.
     """
 
     points: int = 0
     seconds: float = 0.0
     singles: int = 0
-    worlds: int = 0
+    states: int = 0
     more: int = 0
     kills: list = field(default_factory=list)
     violations: list = field(default_factory=list)
@@ -37,12 +37,12 @@ class Found:
         """Add what was found at other points of the same scenario."""
         self.seconds += other.seconds
         self.singles += other.singles
-        self.worlds += other.worlds
+        self.states += other.states
         self.violations += other.violations
 
 
 def begun(folder, scenario, *, latency="scaled"):
-    """Return a stage with the world in which a scenario begins."""
+    """Return a stage with the state in which a scenario begins."""
     stage = CrashLab(folder, latency=latency)
     stage.scenario = scenario
     scenario.prepare(stage)
@@ -64,18 +64,18 @@ def singles(folder, scenario, found, *, first=0, every=1, latency="scaled"):
     """
     stage = begun(folder, scenario, latency=latency)
     with one_thread(stage):
-        for point, number in _worlds(stage, found)[first::every]:
+        for point, number in _states(stage, found)[first::every]:
             for way in scenario.ways:
                 for place in (HERE, ELSEWHERE):
                     _try(stage, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
                 text = f"killed {point.what}; {way.name} (old lists)"
                 _try(stage, point, way, HERE, found, text, old_lists=OLD)
                 found.singles += 3 * number
-            found.worlds += 1
+            found.states += 1
 
 
-def _worlds(stage, found):
-    """Return the first of the points that leave worlds alike behind, and how many points these are."""
+def _states(stage, found):
+    """Return the first of the points that leave states alike behind, and how many points these are."""
     stage.alike = partial(fingerprint, journal=True, lease=True)
     points = points_of(stage)
     found.points, found.steps = len(points), stage.callers
@@ -88,8 +88,8 @@ def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
     Kill at each point, let the same command go on, kill that at each of its points too, and so on.
 
     Up to *most* kills; of the points of the command each *firsts*-th is taken, of later ones each
-    *seconds*-th. With *prune*, worlds that are alike for whoever comes next are gone on from once only: as
-    deep as one likes, and to the very end where no new world is met. *found.kills* counts by depth.
+    *seconds*-th. With *prune*, states that are alike for whoever comes next are gone on from once only: as
+    deep as one likes, and to the very end where no new state is met. *found.kills* counts by depth.
     """
     stage = begun(folder, scenario, latency="instant")
     if prune:
@@ -111,12 +111,12 @@ def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
                 else:
                     _try(stage, point, way, HERE, found, f"{text}{way.name}")
                 known[point.alike] = len(points)
-                found.worlds += 1
+                found.states += 1
             level = deeper
 
 
 def _go_on(stage, point, way, found, text):
-    """Put the world of a point back, let somebody come, and return the points of that."""
+    """Put the state of a point back, let somebody come, and return the points of that."""
     points = []
 
     def go(stage, spec, place):
@@ -127,8 +127,8 @@ def _go_on(stage, point, way, found, text):
 
 
 def _try(stage, point, way, place, found, text, old_lists=0.0):
-    """Put the world of a point back, let somebody come, and note what does not hold."""
-    stage.thaw(point.world)
+    """Put the state of a point back, let somebody come, and note what does not hold."""
+    stage.thaw(point.state)
     stage.age_lists(old_lists)
     try:
         way.go(stage, stage.scenario.spec, place)
@@ -146,11 +146,11 @@ def abandoned(folder, scenario, found, *, first=0, every=1):
     """
     stage = begun(folder, scenario)
     with one_thread(stage):
-        for point, number in _worlds(stage, found)[first::every]:
-            stage.thaw(point.world)
+        for point, number in _states(stage, found)[first::every]:
+            stage.thaw(point.state)
             try:
                 check_abandoned(stage, scenario.spec)
             except Exception as error:  # each violation is reported with its point, whatever it is
                 found.violations.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
             found.singles += number
-            found.worlds += 1
+            found.states += 1

@@ -1,5 +1,5 @@
 """
-When two worlds are the same for whoever comes next: all that a process can see, without what only names.
+When two states are the same for whoever comes next: all that a process can see, without what only names.
 
 Whoever comes next decides by states, ages, and what the record says. Random ids, generations, serial numbers,
 what the events tell, and journals that nobody reads are left out; times count as ages in whole seconds.
@@ -20,7 +20,7 @@ LONG = re.compile(r"[0-9a-f]{16,}|\d{12,}")
 
 def fingerprint(stage, *, journal, lease=False):
     """
-    Return the same text for worlds that are alike.
+    Return the same text for states that are alike.
 
     *journal* says that somebody may read it, *lease* that somebody may have to wait until it has run out.
     """

@@ -3,7 +3,7 @@ Crash points of fleet commands: `python -m tests.crash.fleet [--every 1] [--jobs
 
 A command is killed before and after every step: each mutating call of an API, each write to bucket or disk, each
 word to Slurm and each way over SSH. At a step this process is forked: the child's command dies there, and somebody
-goes on with the world that it has left; then the files are put back, and the command goes on to its next step.
+goes on with the state that it has left; then the files are put back, and the command goes on to its next step.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.crash.fleet_scenarios import SCENARIOS, World, Wrong
+from tests.crash.fleet_scenarios import SCENARIOS, FleetStage, Wrong
 from tests.kit.cloud import Cloud
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
@@ -66,7 +66,7 @@ class Points:
     def __call__(self, what, when):
         if self.answer is not None:
             return False
-        # Right after one step is right before the next: the same world, unless time has passed.
+        # Right after one step is right before the next: the same state, unless time has passed.
         same, self._done = when == "before" and self._done == self._clock.monotonic(), None
         if when == "after":
             self._done = self._clock.monotonic()
@@ -113,12 +113,12 @@ def explore(scenario, folder, *, first=0, every=1, ways=None):
         return chosen if ways is not None else (chosen[number // every % len(chosen)],)
 
     with Cloud(folder).open() as cloud:
-        world = World(cloud, scenario)
-        scenario.before(world)
+        stage = FleetStage(cloud, scenario)
+        scenario.before(stage)
         points = Points(cloud, wanted)
         try:
-            scenario.go(world, kill=points)
-            world.finish(scenario)
+            scenario.go(stage, kill=points)
+            stage.finish(scenario)
         except Wrong as wrong:
             found.violations.append(f"{scenario.name}, killed {points.what or 'nowhere'}: {wrong}")
         except Exception:  # whatever it is, it is reported

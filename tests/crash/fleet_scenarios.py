@@ -23,44 +23,44 @@ class Scenario:
     """
     Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
 
-    *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the world after the command
+    *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the stage after the command
     was typed again; it raises Wrong. *file* is the fleet's file, *gone* says that the command ends the fleet.
     """
 
     name: str
     words: tuple
-    before: Callable = lambda world: None
-    check: Callable = lambda world: None
+    before: Callable = lambda stage: None
+    check: Callable = lambda stage: None
     nodes: int | None = 2
     seconds: float | None = None
     ways: tuple = (HERE, ELSEWHERE, DOWN)
     file: dict = field(default_factory=dict)
     gone: bool = False
 
-    def go(self, world, kill=()):
+    def go(self, stage, kill=()):
         """Type the command; if it was killed, go on as the points say. Raise Wrong where that does not end well."""
-        said = world.type(world.owner, self.words, self.seconds, kill=kill)
+        said = stage.type(stage.owner, self.words, self.seconds, kill=kill)
         way = HERE if said.code is not None else kill.way
         if way == DOWN:
-            world.well(world.owner, ("down", "--yes"))
-            world.nothing()
+            stage.well(stage.owner, ("down", "--yes"))
+            stage.nothing()
             return
         if said.code is None:
             if way == ELSEWHERE:
                 # The error names the holder of the lease, and nothing may be changed; later the lease has run out.
-                world.type(world.away, self.words, self.seconds)
-                world.cloud.wait(LEASE)
-            world.well(world.away if way == ELSEWHERE else world.owner, self.words, self.seconds)
+                stage.type(stage.away, self.words, self.seconds)
+                stage.cloud.wait(LEASE)
+            stage.well(stage.away if way == ELSEWHERE else stage.owner, self.words, self.seconds)
         elif said.code not in ENDS:
             raise Wrong(f"it ends with {said.code} without a kill: {said.err[-600:]}")
         if self.gone:
-            world.nothing()
+            stage.nothing()
             return
-        world.as_many(self.nodes)
-        self.check(world)
+        stage.as_many(self.nodes)
+        self.check(stage)
 
 
-class World:
+class FleetStage:
     """A cloud, the owner's computer and another one, and the jobs that were submitted."""
 
     def __init__(self, cloud, scenario):
@@ -157,133 +157,133 @@ class World:
         return remaining
 
 
-def up(world, job=0, **more):
+def up(stage, job=0, **more):
     """A fleet is up, with a job of some tasks if *job*."""
-    world.well(world.owner, ("up", "--yes"))
+    stage.well(stage.owner, ("up", "--yes"))
     if job:
-        submit(world, "sweep", job, **more)
+        submit(stage, "sweep", job, **more)
 
 
-def submit(world, name, tasks, **more):
+def submit(stage, name, tasks, **more):
     """Submit a job."""
-    world.jobs[name] = {"tasks": tasks, "steps": 15, **more}
-    world.well(world.owner, ("submit", f"{name}.yaml"))
+    stage.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+    stage.well(stage.owner, ("submit", f"{name}.yaml"))
 
 
-def queued_once(world, *tasks):
+def queued_once(stage, *tasks):
     """Slurm has these tasks, each once."""
-    if sorted(world.queue) != sorted(tasks):
-        raise Wrong(f"Slurm has {sorted(world.queue)}")
+    if sorted(stage.queue) != sorted(tasks):
+        raise Wrong(f"Slurm has {sorted(stage.queue)}")
 
 
-def to_submit(world, name, tasks, **more):
+def to_submit(stage, name, tasks, **more):
     """A job is written to a file."""
-    world.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+    stage.jobs[name] = {"tasks": tasks, "steps": 15, **more}
 
 
-def before_submit(world):
+def before_submit(stage):
     """A fleet is up, and a job is in its file."""
-    up(world)
-    to_submit(world, "sweep", 3)
+    up(stage)
+    to_submit(stage, "sweep", 3)
 
 
-def before_submit_after(world):
+def before_submit_after(stage):
     """A job runs, and one that comes after it is in its file."""
-    up(world, 1, steps=30)
-    to_submit(world, "next", 2, after=["sweep"])
+    up(stage, 1, steps=30)
+    to_submit(stage, "next", 2, after=["sweep"])
 
 
-def waits_for_it(world):
+def waits_for_it(stage):
     """The second job is queued once, and waits for the first."""
-    queued_once(world, ("sweep", 0), ("next", 0), ("next", 1))
-    (controller,) = world.fleet.controllers.values()
+    queued_once(stage, ("sweep", 0), ("next", 0), ("next", 1))
+    (controller,) = stage.fleet.controllers.values()
     if any(task.node or not task.after for task in controller.tasks if task.name == "next"):
         raise Wrong("next does not wait")
 
 
-def held(world, *, wanted):
+def held(stage, *, wanted):
     """Tasks that do not run are held, or not."""
-    queued_once(world, *(("sweep", number) for number in range(4)))
-    (controller,) = world.fleet.controllers.values()
+    queued_once(stage, *(("sweep", number) for number in range(4)))
+    (controller,) = stage.fleet.controllers.values()
     if any(task.held != wanted for task in controller.tasks if not task.node):
         raise Wrong(f"what waits should be {'held' if wanted else 'free'}")
 
 
-def before_release(world):
+def before_release(stage):
     """A job is held."""
-    up(world, 4, steps=30)
-    world.well(world.owner, ("hold", "sweep"))
+    up(stage, 4, steps=30)
+    stage.well(stage.owner, ("hold", "sweep"))
 
 
-def before_retry(world):
+def before_retry(stage):
     """One task has failed, one was cancelled."""
-    up(world, 3, steps=30)
-    world.cloud.put_object("jobs/sweep/ends/2.failed", b'{"incarnation": 1}')
-    world.well(world.owner, ("cancel", "sweep/1"))
+    up(stage, 3, steps=30)
+    stage.cloud.put_object("jobs/sweep/ends/2.failed", b'{"incarnation": 1}')
+    stage.well(stage.owner, ("cancel", "sweep/1"))
 
 
-def tried_again(world):
+def tried_again(stage):
     """All three tasks are queued."""
-    if world.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
+    if stage.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
         raise Wrong("the failure is still marked")
-    queued_once(world, *(("sweep", number) for number in range(3)))
+    queued_once(stage, *(("sweep", number) for number in range(3)))
 
 
-def cancelled(world):
+def cancelled(stage):
     """Nothing is queued."""
-    queued_once(world)
-    if {task["state"] for task in world.owner.job("sweep")["tasks"]} != {"cancelled"}:
+    queued_once(stage)
+    if {task["state"] for task in stage.owner.job("sweep")["tasks"]} != {"cancelled"}:
         raise Wrong("not everything is cancelled")
 
 
-def before_a_preemption(world):
+def before_a_preemption(stage):
     """A node will be preempted."""
-    up(world, 4, steps=30)
-    world.cloud.wait(300)
-    world.cloud.later(30, lambda: world.cloud.model.preempt("demo-002-tpu-g1", notice=False))
+    up(stage, 4, steps=30)
+    stage.cloud.wait(300)
+    stage.cloud.later(30, lambda: stage.cloud.model.preempt("demo-002-tpu-g1", notice=False))
 
 
-def before_forgetting(world):
+def before_forgetting(stage):
     """Slurm has lost its state."""
-    up(world, 3, steps=30)
-    for controller in world.fleet.controllers.values():
+    up(stage, 3, steps=30)
+    for controller in stage.fleet.controllers.values():
         controller.lose_state()
 
 
-def before_fewer(world):
+def before_fewer(stage):
     """Three nodes are up, two are wanted."""
-    world.edit(fleet__nodes=3)
-    up(world, 4, steps=30)
-    world.edit(fleet__nodes=2)
+    stage.edit(fleet__nodes=3)
+    up(stage, 4, steps=30)
+    stage.edit(fleet__nodes=2)
 
 
-def before_more(world):
+def before_more(stage):
     """One node is up, two are wanted."""
-    world.edit(fleet__nodes=1)
-    up(world, 4, steps=30)
-    world.edit(fleet__nodes=2)
+    stage.edit(fleet__nodes=1)
+    up(stage, 4, steps=30)
+    stage.edit(fleet__nodes=2)
 
 
 GROWS = {"fleet__min_idle": 0, "fleet__idle": "1m"}
 
 
-def before_growth(world):
+def before_growth(stage):
     """No node is up, and two tasks wait."""
-    up(world, 2)
+    up(stage, 2)
 
 
-def before_shrinking(world):
+def before_shrinking(stage):
     """One node is up, whose task has ended just now."""
-    up(world, 1)
-    world.well(world.owner, ("watch",), 200)
-    if len(world.cloud.in_use()) != 1 or world.unended():
-        raise Wrong(f"the scenario begins with {world.cloud.nodes()}")
+    up(stage, 1)
+    stage.well(stage.owner, ("watch",), 200)
+    if len(stage.cloud.in_use()) != 1 or stage.unended():
+        raise Wrong(f"the scenario begins with {stage.cloud.nodes()}")
 
 
-def none_torn(world):
+def none_torn(stage):
     """No machine with a task was deleted."""
-    if world.fleet.torn:
-        raise Wrong(f"deleted with the tasks {world.fleet.torn}")
+    if stage.fleet.torn:
+        raise Wrong(f"deleted with the tasks {stage.fleet.torn}")
 
 
 SCENARIOS = (
@@ -291,7 +291,7 @@ SCENARIOS = (
     Scenario("up, fewer nodes", ("up", "--yes"), before_fewer),
     Scenario("up, more nodes", ("up", "--yes"), before_more),
     Scenario("submit", ("submit", "sweep.yaml"), before_submit,
-          lambda world: queued_once(world, *(("sweep", number) for number in range(3)))),
+          lambda stage: queued_once(stage, *(("sweep", number) for number in range(3)))),
     Scenario("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
     Scenario("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
     Scenario("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),

@@ -31,7 +31,7 @@ class Before:
 
 
 def observe(stage, spec):
-    """Return what later worlds are compared with."""
+    """Return what later states are compared with."""
     return Before(foreign_things(stage), newest(stage, spec))
 
 

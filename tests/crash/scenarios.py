@@ -1,4 +1,4 @@
-"""What is going on when the process is killed: the commands, with the world in which each begins."""
+"""What is going on when the process is killed: the commands, with the state in which each begins."""
 
 import hashlib
 import json
@@ -75,7 +75,7 @@ class NextTry:
 @dataclass(frozen=True)
 class Scenario:
     """
-    Hold one command: the world it begins in, the command, and the ways to go on after a kill.
+    Hold one command: the state it begins in, the command, and the ways to go on after a kill.
 
     *nodes* is how many nodes of ours are ever paid for, whatever is killed where. *again* is
     who looks once more at the end, *journal* says that somebody may have to read the journal.

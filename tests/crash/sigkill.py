@@ -1,4 +1,4 @@
-"""Kill real processes at each of their steps, and let another one come back; the world is checked on the server."""
+"""Kill real processes at each of their steps, and let another one come back; the state is checked on the server."""
 
 import json
 import signal

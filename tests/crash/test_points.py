@@ -37,7 +37,7 @@ def test_a_second_kill_while_the_first_is_put_right(tmp_path, scenario):
     kills(tmp_path, scenario, found, firsts=29, seconds=17)
     none_of(found.violations)
     assert len(found.kills) == 2
-    assert found.worlds >= 2
+    assert found.states >= 2
 
 
 @pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.swept], ids=lambda scenario: scenario.name)

@@ -1,6 +1,7 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "WideWorld": "WideSimulation; a World is what a pass has observed",
     "Hosts": "Machines; a host is where SSH or HTTP goes",
     "MachineHosts": "LocalMachines",
     "ProcessHosts": "ProcessMachines",

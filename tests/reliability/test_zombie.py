@@ -61,14 +61,14 @@ def schedules(interleaving, stride):
 
     With a *stride* above 1 those run that pause right after a check for a replacement, and some others.
     """
-    world = interleaving.play([("g1", math.inf)])
-    old, new = world.requests["g1"], world.requests["g2"]
+    shared = interleaving.play([("g1", math.inf)])
+    old, new = shared.requests["g1"], shared.requests["g2"]
     everything = [(*pair, math.inf) for pair in itertools.product(range(old + 1), range(new + 1))]
     dice = random.Random(0)
     mixed = [(first, second, dice.randint(1, old)) for first, second, _ in everything[1::2]]
     if stride == 1:
         return everything + mixed
-    after_looks = itertools.product(world.looks, (*range(0, new, 13), math.inf), (math.inf,))
+    after_looks = itertools.product(shared.looks, (*range(0, new, 13), math.inf), (math.inf,))
     return [*after_looks, *everything[::stride], *mixed[::stride]]
 
 
@@ -79,10 +79,10 @@ def play(name, scenario, folder, keep=2):
         interleaving = Interleaving(folder, {"g1": scenario, "g2": replaces}, keep)
         chosen = schedules(interleaving, STRIDE)
         for first, second, third in chosen:
-            world = interleaving.play([("g1", first), ("g2", second), ("g1", third)])
-            late, hollow, aside = late + world.late, hollow + world.hollow, aside + world.set_aside
-            if world.wrong:
-                bad.append(((first, second, third), world.wrong))
+            shared = interleaving.play([("g1", first), ("g2", second), ("g1", third)])
+            late, hollow, aside = late + shared.late, hollow + shared.hollow, aside + shared.set_aside
+            if shared.wrong:
+                bad.append(((first, second, third), shared.wrong))
     FIGURES[f"{name}: schedules"] = len(chosen)
     FIGURES[f"{name}: late manifests"] = f"{late}, of which {hollow} without their files do not count"
     FIGURES[f"{name}: late set-asides"] = aside

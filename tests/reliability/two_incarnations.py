@@ -90,19 +90,19 @@ class Actor:
 class Wire:
     """Carry the requests of one agent to the bucket in this process, each at its turn."""
 
-    def __init__(self, world, name):
-        self._world, self._name = world, name
+    def __init__(self, shared, name):
+        self._shared, self._name = shared, name
 
     def send(self, method, url, headers, *, body=None, timeout=20.0, sink=None, limit=None):
-        actor = self._world.actors.get(self._name)
+        actor = self._shared.actors.get(self._name)
         if actor is not None:
             actor.turn()
-        self._world.requests[self._name] += 1
+        self._shared.requests[self._name] += 1
         request = Request.parse(method, url.removeprefix(BASE), headers, body or b"")
-        answer = route(self._world.router, request)
+        answer = route(self._shared.router, request)
         if method != "GET" or request.query.get("prefix") == GANG:
             name = request.query.get("name") or request.path.rpartition("/o/")[2].replace("%2F", "/")
-            self._world.note(Call(self._name, method, name or GANG, answer.status))
+            self._shared.note(Call(self._name, method, name or GANG, answer.status))
         if sink is not None and answer.status == 200:
             sink.write(answer.body)
         head = {key.lower(): value for key, value in answer.headers.items()}
@@ -112,7 +112,7 @@ class Wire:
 class Machine:
     """One incarnation: its disk, its agent, and the job that saves steps with the incarnation's name in them."""
 
-    def __init__(self, world, incarnation, root, keep=2):
+    def __init__(self, shared, incarnation, root, keep=2):
         self.name, self.incarnation, self.root = f"g{incarnation}", incarnation, root
         environ = {
             "TPUCTL_ROOT": str(root), "TPUCTL_DEPLOYMENT": "lab", "TPUCTL_BUCKET": BUCKET,
@@ -124,7 +124,7 @@ class Machine:
         settings.layout.make()
         self.folder = settings.layout.checkpoints
         self.parts = wire(settings, environ, VirtualClock())
-        self.parts.bucket._transport = Wire(world, self.name)
+        self.parts.bucket._transport = Wire(shared, self.name)
         self.parts.bucket._tokens._until = math.inf
         self.agent = Agent(self.parts)
 
@@ -164,7 +164,7 @@ class Machine:
 
 
 @dataclass
-class World:
+class SharedBucket:
     """One bucket, the incarnations that use it, and what must be true after each of their writes."""
 
     folder: object
@@ -276,32 +276,32 @@ class Interleaving:
     def __init__(self, folder, scenarios, keep=2):
         self.folder, self._scenarios, self._keep, self._count = folder, scenarios, keep, 0
         self.disk = folder / "old"
-        world = World(folder)
-        old = Machine(world, 1, self.disk)
+        shared = SharedBucket(folder)
+        old = Machine(shared, 1, self.disk)
         old.train(old.boot(), 2)
-        self.objects = world.held()
+        self.objects = shared.held()
 
     def play(self, schedule):
-        """Let each (actor, requests) of the schedule run in turn, then everybody to the end; return the world."""
+        """Let each (actor, requests) of the schedule run in turn, then everybody to the end; return the shared."""
         self._count += 1
-        world = World(self.folder, self.objects)
+        shared = SharedBucket(self.folder, self.objects)
         roots = {1: self.folder / f"{self._count}-g1", 2: self.folder / f"{self._count}-g2"}
         shutil.copytree(self.disk, roots[1])
         for number, root in roots.items():
-            machine = Machine(world, number, root, self._keep if number == 2 else 2)
-            world.actors[machine.name] = Actor(machine.name, lambda m=machine: self._scenarios[m.name](m))
+            machine = Machine(shared, number, root, self._keep if number == 2 else 2)
+            shared.actors[machine.name] = Actor(machine.name, lambda m=machine: self._scenarios[m.name](m))
         for name, requests in (*schedule, ("g2", math.inf), ("g1", math.inf)):
-            world.actors[name].run(requests)
-        for actor in world.actors.values():
+            shared.actors[name].run(requests)
+        for actor in shared.actors.values():
             if actor.failure is not None:
-                world.wrong.append(f"{actor.name}: {actor.failure!r}")
-        world.actors.clear()
-        world.observe()
+                shared.wrong.append(f"{actor.name}: {actor.failure!r}")
+        shared.actors.clear()
+        shared.observe()
         found = [
-            (one.step, one.incarnation) for one in Machine(world, 3, roots[2]).parts.checkpoints.complete()
+            (one.step, one.incarnation) for one in Machine(shared, 3, roots[2]).parts.checkpoints.complete()
         ]
-        if found != sorted(world.whole, reverse=True):
-            world.wrong.append(f"the agent finds {found} complete, and {world.whole} are whole")
+        if found != sorted(shared.whole, reverse=True):
+            shared.wrong.append(f"the agent finds {found} complete, and {shared.whole} are whole")
         for root in roots.values():
             shutil.rmtree(root)
-        return world
+        return shared

@@ -13,8 +13,8 @@ from orchestrator.planning.tpu.race import WIDEST, races
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
+from tests.simulation.simulation import shared_catalog
 from tests.simulation.wire import MUTATING
-from tests.simulation.world import shared_catalog
 
 LATER = 1 << 40
 """An incarnation after all others."""
@@ -39,15 +39,15 @@ QUIESCE = 900.0
 class Checks:
     """Check the invariants of one run as it goes; the first violation ends it."""
 
-    def __init__(self, world):
-        self.world = world
+    def __init__(self, simulation):
+        self.simulation = simulation
         self.mutations = Counter()
         self._asks, self._starts = defaultdict(list), defaultdict(list)
         self._newest, self._good, self._sure, self._anew = {}, {}, {}, {}
         self.blind_seconds, self._paid, self._given_up = Counter(), Counter(), set()
-        world.on_call = self.called
-        world.network.calling = self.calling
-        world.machines.changed = lambda gang: self._saved(gang.deployment)
+        simulation.on_call = self.called
+        simulation.network.calling = self.calling
+        simulation.machines.changed = lambda gang: self._saved(gang.deployment)
 
     def demand(self, invariant, violation, about=""):
         """Raise Violation unless *violation* is empty."""
@@ -58,9 +58,11 @@ class Checks:
 
     def live(self, deployment):
         """Return what is billed for, or blocks a name or quota: nodes, VMs, disks, queued resources."""
-        state = self.world.cloud.kernel.state
-        nodes = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.world.nodes(deployment)]
-        vm = self.world.vm(deployment)
+        state = self.simulation.cloud.kernel.state
+        nodes = [
+            Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.simulation.nodes(deployment)
+        ]
+        vm = self.simulation.vm(deployment)
         vms = [Live("VM", vm.name, vm.zone, dict(vm.labels))] if vm is not None else []
         own = {vm.name} if vm is not None else set()
         disks = [
@@ -69,7 +71,7 @@ class Checks:
         ]  # fmt: skip
         orders = [
             Live("queued resource", q.name, q.zone, q.wanted[0].body.get("labels", {}))
-            for q in self.world.queued(deployment)
+            for q in self.simulation.queued(deployment)
         ]
         return [*nodes, *vms, *disks, *orders]
 
@@ -77,21 +79,21 @@ class Checks:
         """Return whether a node and its job are in order."""
         if node.state is not NodeState.READY or node.health is not Health.HEALTHY:
             return False
-        running = self.world.cloud.kernel.state.flags
+        running = self.simulation.cloud.kernel.state.flags
         if not all(w.id in running and running[w.id].running for w in node.workers):
             return False
-        gang = self.world.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
+        gang = self.simulation.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
         return gang is not None and not gang.silent and gang.phase == "run"
 
     # What happens.
 
     def started(self, process):
-        self._starts[process.deployment].append(self.world.now())
-        self._sure.setdefault(process.deployment, self.world.now())
+        self._starts[process.deployment].append(self.simulation.now())
+        self._sure.setdefault(process.deployment, self.simulation.now())
 
     def began(self, process):
         """Note that a pass begins."""
-        process.pass_began, process.looks, process.acted = self.world.now(), {}, False
+        process.pass_began, process.looks, process.acted = self.simulation.now(), {}, False
 
     def called(self, process, method, request, status, fault):
         """Check what one call says about its caller."""
@@ -105,10 +107,10 @@ class Checks:
         if method in ASKS:
             zone = re.search(r"(?:locations|zones)/([^/]+)", request.path)[1]
             times = self._asks[process.deployment, method, zone]
-            times.append(self.world.now())
-            starts = sum(1 for t in self._starts[process.deployment] if self.world.now() - t < 3600)
+            times.append(self.simulation.now())
+            starts = sum(1 for t in self._starts[process.deployment] if self.simulation.now() - t < 3600)
             self.demand(
-                "I5", invariants.i5_bounded(times, self.world.now(), starts), f"{ASKS[method]} {zone}"
+                "I5", invariants.i5_bounded(times, self.simulation.now(), starts), f"{ASKS[method]} {zone}"
             )
 
     def calling(self, process, method, request):
@@ -116,7 +118,7 @@ class Checks:
         self._note(process.deployment)
         if method not in {*CREATES, *DELETES} or process.command == "down":
             return
-        for node in self.world.nodes(process.deployment):
+        for node in self.simulation.nodes(process.deployment):
             newest = node.numeric_id == self._newest_node(process.deployment)
             deleted = method in DELETES and request.path.endswith(f"/{node.name}")
             created = method in CREATES and request.query.get(CREATES[method]) != node.name
@@ -128,24 +130,24 @@ class Checks:
 
     def _note_given_up(self, deployment, request):
         """Note a node that was deleted before it worked: dropped while it is created, that is asked again."""
-        for node in self.world.nodes(deployment):
+        for node in self.simulation.nodes(deployment):
             if request.path.endswith(f"/{node.name}") and node.numeric_id not in self._good:
                 self._given_up.add(node.numeric_id)
 
     def _is_on_demand(self, node):
         """Return whether a node is on demand for a deadline's sake: it may go as soon as spot is safe."""
-        spec = self.world.specs[node.body["labels"][names.DEPLOYMENT_LABEL]]
+        spec = self.simulation.specs[node.body["labels"][names.DEPLOYMENT_LABEL]]
         return spec.watch.deadline is not None and spec.tpu.spot and not node.spot
 
     def _newest_node(self, deployment):
-        nodes = self.world.nodes(deployment)
+        nodes = self.simulation.nodes(deployment)
         return max(nodes, key=lambda n: (n.created, n.numeric_id)).numeric_id if nodes else None
 
     def _at_end(self, deployment):
         """Return whether record or workers report an end, at which machines may go."""
-        record = self.world.stored_history(deployment)
-        gangs = [g for g in self.world.machines.gangs.values() if g.deployment == deployment]
-        spec = self.world.specs[deployment]
+        record = self.simulation.stored_history(deployment)
+        gangs = [g for g in self.simulation.machines.gangs.values() if g.deployment == deployment]
+        spec = self.simulation.specs[deployment]
         spending = spec.watch.budget_usd is not None or spec.watch.ttl < 7 * 86400
         over = any(g.phase in {"done", "uncommitted", "failed"} for g in gangs)
         return over or spending or (record is not None and record.outcome is not None)
@@ -153,10 +155,10 @@ class Checks:
     def passed(self, controller, result):
         """Check everything after one pass."""
         process, deployment = controller.process, controller.spec.name
-        self.world.passes += 1
+        self.simulation.passes += 1
         unseen = {LOOKS[method] for (method, _), sure in process.looks.items() if not sure}
         self.demand("I7", invariants.i7_sure(result.plan.changes, unseen), process.name)
-        now = self.world.now()
+        now = self.simulation.now()
         if not unseen:
             away = now - self._sure.get(deployment, now) - float(controller.spec.watch.poll)
             self.blind_seconds[deployment] += max(0.0, away)
@@ -166,31 +168,31 @@ class Checks:
     def moment(self, deployment):
         """Check what must hold at every moment."""
         self._note(deployment)
-        spec, record = self.world.specs[deployment], self.world.stored_history(deployment)
+        spec, record = self.simulation.specs[deployment], self.simulation.stored_history(deployment)
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
         known = zones_to_observe(spec, record) if record is not None else spec.tpu.zones
         live = [one for one in self.live(deployment) if one.kind != "disk"]
         self.demand("I1", invariants.i1_findable(live, deployment, {*known, *vm_zone}), deployment)
-        machines = self.world.machines
+        machines = self.simulation.machines
         self.demand("I2", invariants.i2_one_writer(machines.writes, machines.zombie_writes))
         # Another computer may still keep the record of a run whose bucket is gone: it was true then.
         if record is not None and record.started_at >= self._anew.get(deployment, 0.0):
             done = any(d == deployment for d, _ in machines.truly_done)
             self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), deployment)
-            bucket = self.world.bucket(deployment)
+            bucket = self.simulation.bucket(deployment)
             retained = ended_before(bucket.uncommitted(), LATER, machines.digests["bundle"], "s")
             self.demand("I8", invariants.i8_saved(record.outcome, bucket.complete(), retained), deployment)
 
     def _note(self, deployment):
         """Note since when each node works."""
-        for node in self.world.nodes(deployment):
+        for node in self.simulation.nodes(deployment):
             if not self.works(node):
                 self._good.pop(node.numeric_id, None)
             else:
-                self._good.setdefault(node.numeric_id, self.world.now())
+                self._good.setdefault(node.numeric_id, self.simulation.now())
 
     def _saved(self, deployment):
-        newest = next(iter(self.world.bucket(deployment).complete()), None)
+        newest = next(iter(self.simulation.bucket(deployment).complete()), None)
         step = newest.step if newest else None
         self.demand("I3", invariants.i3_never_back(self._newest.get(deployment), step), deployment)
         self._newest[deployment] = step
@@ -199,7 +201,7 @@ class Checks:
         """Check what a command reported at its end."""
         if process.command == "down":
             return
-        done = any(d == process.deployment for d, _ in self.world.machines.truly_done)
+        done = any(d == process.deployment for d, _ in self.simulation.machines.truly_done)
         self.demand("I8", invariants.i8_truly(getattr(process, "told", "") == "done", done), process.name)
 
     def went_down(self, user):
@@ -213,15 +215,15 @@ class Checks:
                 self.demand("I1", invariants.i1_gone(self.live(user.name)), user.name)
 
         self.demand("I1", invariants.i1_gone(self.live(user.name)), user.name)
-        self.world.scheduler.after(QUIESCE, later)
+        self.simulation.scheduler.after(QUIESCE, later)
 
     def _forget(self, deployment):
         """Begin again: with the bucket its steps, its incarnations and what it has cost are gone."""
-        machines = self.world.machines
+        machines = self.simulation.machines
         self.spend(deployment)
         self._paid[deployment], self.blind_seconds[deployment] = self._bill(deployment), 0.0
         self._sure.pop(deployment, None)
-        self._anew[deployment] = self.world.now()
+        self._anew[deployment] = self.simulation.now()
         self._newest.pop(deployment, None)
         for observed in (machines.writes, machines.starters):
             for key in [key for key in observed if key[0] == deployment]:
@@ -234,25 +236,25 @@ class Checks:
         """Return why the deployment is not as its user wants it, empty when it is."""
         deployment = user.name
         live = [one for one in self.live(deployment) if one.kind != "disk"]
-        vm = self.world.vm(deployment)
+        vm = self.simulation.vm(deployment)
         stopped = vm is not None and vm.status is Status.TERMINATED
         if user.ended and user.ended != "down":
             live = [one for one in live if not (one.kind == "VM" and stopped)]
-        wanted = not user.ended and self.world.specs[deployment].vm != "none"
+        wanted = not user.ended and self.simulation.specs[deployment].vm != "none"
         if wanted and (vm is None or vm.status is not Status.RUNNING):
             return "the VM does not run"
-        nodes = [n for n in self.world.nodes(deployment) if n.state not in DEAD]
-        dead = {q.name for q in self.world.queued(deployment)} - {n.name for n in nodes}
+        nodes = [n for n in self.simulation.nodes(deployment) if n.state not in DEAD]
+        dead = {q.name for q in self.simulation.queued(deployment)} - {n.name for n in nodes}
         if dead and not user.ended:
             return f"in the queue without a node: {sorted(dead)}"
         expected = nodes[0].accelerator.hosts if nodes else 1
-        running = sum(len(g.alive) for g in self.world.machines.gangs.values()
+        running = sum(len(g.alive) for g in self.simulation.machines.gangs.values()
                       if g.deployment == deployment and g.phase == "run" and not g.over)  # fmt: skip
         return invariants.i4_settled(user.ended != "", live, running, expected)
 
     def spend(self, deployment):
         """Check the bill against the budget."""
-        spec = self.world.specs[deployment]
+        spec = self.simulation.specs[deployment]
         if spec.watch.budget_usd is None:
             return
         lines = self._lines(deployment)
@@ -268,7 +270,7 @@ class Checks:
 
     def _lines(self, deployment):
         mine = (f"/{deployment}-tpu-", f"/{deployment}-vm")
-        return [b for b in self.world.cloud.bill() if any(part in b.resource for part in mine)]
+        return [b for b in self.simulation.cloud.bill() if any(part in b.resource for part in mine)]
 
     def _bill(self, deployment):
         return sum(b.usd or 0.0 for b in self._lines(deployment) if b.kind != "disk")

@@ -1,4 +1,4 @@
-"""From one integer everything: what is deployed, how long it runs, and how bad the world is."""
+"""From one integer everything: what is deployed, how long it runs, and how much goes wrong."""
 
 from dataclasses import dataclass, field, replace
 from random import Random

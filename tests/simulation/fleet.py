@@ -24,7 +24,7 @@ from orchestrator.engine.loop import many_loops
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.simulation.fleet_world import FleetScenario, Wrong
+from tests.simulation.fleet_scenario import FleetScenario, Wrong
 from tests.simulation.run import collecting_at_the_end
 
 TICK = 5.0
@@ -72,15 +72,15 @@ def simulate(seed, trace=None):
             stack.enter_context(patch.object(many_loops, "TICK", TICK))
             # Tens of megabytes for machines that are none.
             stack.enter_context(patch.object(wanted, "download_uv", lambda *_: None))
-            world = FleetScenario(seed, folder, trace or (lambda line: None))
-            stack.enter_context(world.cloud.open())
+            scenario = FleetScenario(seed, folder, trace or (lambda line: None))
+            stack.enter_context(scenario.cloud.open())
             try:
-                world.run()
+                scenario.run()
             except Wrong as wrong:
                 run.violation = str(wrong)
             except Exception:  # a crash of the product is a violation too
                 run.violation = traceback.format_exc()
-            world.fill(run)
+            scenario.fill(run)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     run.seconds = time.process_time() - began

@@ -12,10 +12,10 @@ PASSING = ("REPAIRING", "RESTARTING", "HIDDEN", "UNKNOWN", "STOPPING")
 class MachineFaults:
     """Strike at random times, as often as the case says for each TPU and hour."""
 
-    def __init__(self, world):
-        self.world, self.random = world, world.random
-        count = len(world.case.deployments)
-        rates = world.case.rates
+    def __init__(self, simulation):
+        self.simulation, self.random = simulation, simulation.random
+        count = len(simulation.case.deployments)
+        rates = simulation.case.rates
         self._kinds = {self.preempt: rates.preemption * count, self.trouble: rates.trouble * count}
         for kind, rate in self._kinds.items():
             if rate > 0:
@@ -23,29 +23,29 @@ class MachineFaults:
 
     def _plan(self, kind, rate):
         def inject():
-            if not self.world.quiet:
+            if not self.simulation.quiet:
                 kind()
                 self._plan(kind, rate)
 
-        self.world.scheduler.after(self.random.expovariate(rate / 3600), inject)
+        self.simulation.scheduler.after(self.random.expovariate(rate / 3600), inject)
 
     def _node(self, *, spot=False):
-        self.world.cloud.tick()
+        self.simulation.cloud.tick()
         nodes = [
-            n for _, n in sorted(self.world.cloud.kernel.state.nodes.items())
+            n for _, n in sorted(self.simulation.cloud.kernel.state.nodes.items())
             if (n.spot or not spot) and n.state in {NodeState.READY, NodeState.CREATING}
         ]  # fmt: skip
         return self.random.choice(nodes) if nodes else None
 
     def _say(self, what, about=""):
-        self.world.events[what] += 1
-        self.world.say(f"* {what} {about}".rstrip())
+        self.simulation.events[what] += 1
+        self.simulation.say(f"* {what} {about}".rstrip())
 
     def preempt(self):
         node = self._node(spot=True)
         if node is not None:
             self._say("preemption", node.name)
-            self.world.cloud.preempt(f"{node.zone}/{node.name}", notice=self.random.random() < 0.6)
+            self.simulation.cloud.preempt(f"{node.zone}/{node.name}", notice=self.random.random() < 0.6)
 
     def trouble(self):
         kinds = (
@@ -60,7 +60,7 @@ class MachineFaults:
             self._say("machine death", node.name)
             index = self.random.randrange(len(node.workers))
             try:
-                self.world.cloud.kill_worker(f"{node.zone}/{node.name}", index)
+                self.simulation.cloud.kill_worker(f"{node.zone}/{node.name}", index)
             except LocalCloudError:
                 return
 
@@ -70,10 +70,10 @@ class MachineFaults:
             return
         state = self.random.choice(PASSING)
         self._say("odd state", f"{node.name} {state}")
-        self.world.cloud.set_node_state(f"{node.zone}/{node.name}", state)
+        self.simulation.cloud.set_node_state(f"{node.zone}/{node.name}", state)
         if self.random.random() < 0.7:
             epoch = node.epoch
-            self.world.scheduler.after(self.random.uniform(30, 1200), lambda: self._heal(node, epoch))
+            self.simulation.scheduler.after(self.random.uniform(30, 1200), lambda: self._heal(node, epoch))
 
     def _heal(self, node, epoch):
         if node.epoch == epoch:
@@ -84,62 +84,65 @@ class MachineFaults:
         if node is None or node.state is not NodeState.READY:
             return
         self._say("unhealthy", node.name)
-        self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "UNHEALTHY_MAINTENANCE")
+        self.simulation.cloud.set_node_state(f"{node.zone}/{node.name}", "UNHEALTHY_MAINTENANCE")
         if self.random.random() < 0.5:
             key = (node.zone, node.name)
-            self.world.scheduler.after(self.random.uniform(5, 600), lambda: self._recover(key))
+            self.simulation.scheduler.after(self.random.uniform(5, 600), lambda: self._recover(key))
 
     def _recover(self, key):
         with contextlib.suppress(LocalCloudError):  # it may be gone meanwhile
-            self.world.cloud.set_node_state(f"{key[0]}/{key[1]}", "HEALTHY")
+            self.simulation.cloud.set_node_state(f"{key[0]}/{key[1]}", "HEALTHY")
 
     def vanish(self):
         node = self._node()
         if node is not None:
             self._say("vanish", node.name)
-            self.world.cloud.set_node_state(f"{node.zone}/{node.name}", "vanish")
+            self.simulation.cloud.set_node_state(f"{node.zone}/{node.name}", "vanish")
 
     def partition(self):
-        gangs = [g for g in self.world.machines.gangs.values() if g.alive and not g.over]
+        gangs = [g for g in self.simulation.machines.gangs.values() if g.alive and not g.over]
         if gangs:
             gang = self.random.choice(gangs)
             self._say("partition", gang.node)
             gang.beat()
             gang.silent = True
-            self.world.scheduler.after(self.random.uniform(60, 1500), lambda: setattr(gang, "silent", False))
+            self.simulation.scheduler.after(
+                self.random.uniform(60, 1500), lambda: setattr(gang, "silent", False)
+            )
 
     def no_ssh(self):
-        machines = self.world.cloud.machines()
+        machines = self.simulation.cloud.machines()
         if machines:
             machine = self.random.choice(machines)
             self._say("no ssh", machine.id)
-            self.world.machines.unreachable.add(machine.id)
-            self.world.scheduler.after(
-                self.random.uniform(60, 3000), lambda: self.world.machines.unreachable.discard(machine.id)
+            self.simulation.machines.unreachable.add(machine.id)
+            self.simulation.scheduler.after(
+                self.random.uniform(60, 3000),
+                lambda: self.simulation.machines.unreachable.discard(machine.id),
             )
 
     def stockout(self):
-        zones = sorted({zone for d in self.world.case.deployments for zone in d.spec["tpu__zones"]})
+        zones = sorted({zone for d in self.simulation.case.deployments for zone in d.spec["tpu__zones"]})
         zone = self.random.choice(zones)
         self._say("stockout", zone)
         self._dry({zone}, set())
-        self.world.scheduler.after(self.random.uniform(60, 3600), lambda: self._dry(set(), {zone}))
+        self.simulation.scheduler.after(self.random.uniform(60, 3600), lambda: self._dry(set(), {zone}))
 
     def _dry(self, more, less):
-        kernel = self.world.cloud.kernel
+        kernel = self.simulation.cloud.kernel
         kernel.settings = replace(kernel.settings, stockouts=(kernel.settings.stockouts | more) - less)
 
     def vm_trouble(self):
-        vms = [v for _, v in sorted(self.world.cloud.kernel.state.instances.items())]
+        vms = [v for _, v in sorted(self.simulation.cloud.kernel.state.instances.items())]
         if not vms:
             return
         vm = self.random.choice(vms)
         try:
             if vm.spot:
                 self._say("vm preemption", vm.name)
-                self.world.cloud.preempt(f"{vm.zone}/{vm.name}", notice=self.random.random() < 0.5)
+                self.simulation.cloud.preempt(f"{vm.zone}/{vm.name}", notice=self.random.random() < 0.5)
             else:
                 self._say("vm stopped by hand", vm.name)
-                self.world.cloud.compute.stop(vm.zone, vm.name)
+                self.simulation.cloud.compute.stop(vm.zone, vm.name)
         except Exception as error:
-            self.world.say(f"* spared: {type(error).__name__}")
+            self.simulation.say(f"* spared: {type(error).__name__}")

@@ -15,10 +15,10 @@ from tests.simulation.draw import HOUR, draw
 from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.machine_faults import MachineFaults
 from tests.simulation.simulated_user import SimulatedUser
-from tests.simulation.world import World
+from tests.simulation.simulation import Simulation
 
 CREATE = 400.0
-"""Seconds that a create, the boot and the start of the job take at most in a calm world."""
+"""Seconds that a create, the boot and the start of the job take at most in a calm time."""
 HOLDS = 720.0
 """Seconds for which the desired state must last to count: loops still learn what happened before the calm."""
 
@@ -64,29 +64,29 @@ def collecting_at_the_end():
 def simulate(seed, trace=None):
     """Simulate the run of *seed*; *trace* gets each line of what happened."""
     began, run = time.process_time(), SimulatedRun(seed)
-    world = World(draw(seed), trace)
-    with world.running():
+    simulation = Simulation(draw(seed), trace)
+    with simulation.running():
         try:
-            Scenario(world, run).run()
+            Scenario(simulation, run).run()
         except Violation as broken:
             run.violation = str(broken)
         except Exception:
             run.violation = traceback.format_exc()
-        run.violation = world.own_fault or run.violation
+        run.violation = simulation.own_fault or run.violation
         if run.violation:
-            world.say(f"VIOLATION {run.violation}")
-        run.hours = (world.now() - world.start) / HOUR
-        run.rough_hours = min(run.hours, world.case.hours)
-        run.deployments, run.commands = len(world.specs), len(world.processes)
-        run.passes = world.passes
-        run.events.update(world.events)
-        run.events.update(world.network.faults)
-        run.calls = sum(world.cloud.calls.values())
-        run.tpu_hours = sum(b.seconds for b in world.cloud.bill() if b.kind == "tpu") / HOUR
-        for process in world.processes:
+            simulation.say(f"VIOLATION {run.violation}")
+        run.hours = (simulation.now() - simulation.start) / HOUR
+        run.rough_hours = min(run.hours, simulation.case.hours)
+        run.deployments, run.commands = len(simulation.specs), len(simulation.processes)
+        run.passes = simulation.passes
+        run.events.update(simulation.events)
+        run.events.update(simulation.network.faults)
+        run.calls = sum(simulation.cloud.calls.values())
+        run.tpu_hours = sum(b.seconds for b in simulation.cloud.bill() if b.kind == "tpu") / HOUR
+        for process in simulation.processes:
             process.kill()
-        world.quiet = world.network.quiet = True
-        world.scheduler.run_until(world.now() + 1)
+        simulation.quiet = simulation.network.quiet = True
+        simulation.scheduler.run_until(simulation.now() + 1)
     run.seconds = time.process_time() - began
     return run
 
@@ -94,21 +94,21 @@ def simulate(seed, trace=None):
 class Scenario:
     """The parts of a run."""
 
-    def __init__(self, world, run):
-        self.world, self.result = world, run
-        self.checks = Checks(world)
-        self.users = [SimulatedUser(world, case, self.checks) for case in world.case.deployments]
+    def __init__(self, simulation, run):
+        self.simulation, self.result = simulation, run
+        self.checks = Checks(simulation)
+        self.users = [SimulatedUser(simulation, case, self.checks) for case in simulation.case.deployments]
 
     def run(self):
-        world, r = self.world, self.world.random
+        simulation, r = self.simulation, self.simulation.random
         for user in self.users:
             user.launch("up", r.uniform(0, 300))
             if user.case.down_at is not None:
-                world.scheduler.after(user.case.down_at * HOUR - 1, lambda o=user: self._down(o))
+                simulation.scheduler.after(user.case.down_at * HOUR - 1, lambda o=user: self._down(o))
             if user.case.edit_at is not None:
-                world.scheduler.after(user.case.edit_at * HOUR, user.edit)
-        MachineFaults(world)
-        world.scheduler.run_until(world.start + world.case.hours * HOUR)
+                simulation.scheduler.after(user.case.edit_at * HOUR, user.edit)
+        MachineFaults(simulation)
+        simulation.scheduler.run_until(simulation.start + simulation.case.hours * HOUR)
         self._calm()
         self._quiet_day()
         for user in self.users:
@@ -117,25 +117,25 @@ class Scenario:
 
     def _down(self, user):
         if not user.going_down:
-            middle = user.case.down_at < self.world.case.hours
+            middle = user.case.down_at < self.simulation.case.hours
             user.take_down(delete=user.case.delete_data, again=middle and user.case.up_again)
 
     def _calm(self):
         """End all faults and wait for the desired state."""
-        world = self.world
-        world.say("calm")
-        world.calm()
-        began, bound = world.now(), SETTLE + CREATE + CREATE_TIMEOUT
+        simulation = self.simulation
+        simulation.say("calm")
+        simulation.calm()
+        began, bound = simulation.now(), SETTLE + CREATE + CREATE_TIMEOUT
         settled = None
-        while settled is None or world.now() - settled < HOLDS:
+        while settled is None or simulation.now() - settled < HOLDS:
             violations = [p for p in map(self._unsettled, self.users) if p]
             if not violations:
-                settled = world.now() if settled is None else settled
-            elif world.now() - began > bound:
+                settled = simulation.now() if settled is None else settled
+            elif simulation.now() - began > bound:
                 raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {violations}")
             else:
                 settled = None
-            world.scheduler.run_until(world.now() + 60)
+            simulation.scheduler.run_until(simulation.now() + 60)
         self.result.settle = settled - began
 
     def _unsettled(self, user):
@@ -145,16 +145,16 @@ class Scenario:
 
     def _quiet_day(self):
         """Let a day pass in which nothing happens; the loops look, and change nothing."""
-        world = self.world
-        for gang in world.machines.gangs.values():
+        simulation = self.simulation
+        for gang in simulation.machines.gangs.values():
             gang.rest()
-        world.scheduler.run_until(world.now() + 300)
+        simulation.scheduler.run_until(simulation.now() + 300)
         for user in self.users:
             self.demand_settled(user)
         before = Counter(self.checks.mutations)
-        world.say("a quiet day")
-        world.stretched = True
-        world.scheduler.run_until(world.now() + 24 * HOUR)
+        simulation.say("a quiet day")
+        simulation.stretched = True
+        simulation.scheduler.run_until(simulation.now() + 24 * HOUR)
         extra = self.checks.mutations - before
         for (deployment, method), count in extra.items():
             if count > self._ended_by_the_service(deployment, method) and not self._may_end(deployment):
@@ -162,32 +162,32 @@ class Scenario:
                 raise Violation(f"I4 {deployment}: {violation}")
 
     def demand_settled(self, user):
-        record = self.world.stored_history(user.name)
+        record = self.simulation.stored_history(user.name)
         # Its last save may have been on its way when the gang was put to rest.
-        done = any(deployment == user.name for deployment, _ in self.world.machines.truly_done)
+        done = any(deployment == user.name for deployment, _ in self.simulation.machines.truly_done)
         ending = (done or self._may_end(user.name)) and record is not None and record.outcome
-        if self.world.specs[user.name].tpu.request == "flex-start" and self._unsettled(user):
+        if self.simulation.specs[user.name].tpu.request == "flex-start" and self._unsettled(user):
             # Its TPU may have had its time just now: the next one comes within half an hour.
-            self.world.scheduler.run_until(self.world.now() + HOUR / 2)
+            self.simulation.scheduler.run_until(self.simulation.now() + HOUR / 2)
         if not ending:
             self.checks.demand("I4", self._unsettled(user), "after it had settled")
 
     def _ended_by_the_service(self, deployment, method):
         """Return how many calls of a day follow from flex-start TPUs whose time is over."""
-        tpu = self.world.specs[deployment].tpu
+        tpu = self.simulation.specs[deployment].tpu
         if tpu.request != "flex-start":
             return 0
         # A gang of a new TPU does not rest, so its job may come to its end.
         if method == "compute.instances.stop":
-            record = self.world.stored_history(deployment)
+            record = self.simulation.stored_history(deployment)
             # One that has saved in vain ends, too, and is none of the truly done.
             in_vain = record is not None and record.outcome is Outcome.UNCOMMITTED
-            return in_vain + sum(done == deployment for done, _ in self.world.machines.truly_done)
+            return in_vain + sum(done == deployment for done, _ in self.simulation.machines.truly_done)
         if not method.startswith("tpu.queuedResources."):
             return 0
         return 24 * HOUR // tpu.max_run_duration + 1
 
     def _may_end(self, deployment):
         """Return whether the day may bring the end of budget or time to live, or a change for a deadline."""
-        watch = self.world.specs[deployment].watch
+        watch = self.simulation.specs[deployment].watch
         return watch.deadline is not None or watch.budget_usd is not None or watch.ttl < 7 * 86400

@@ -20,8 +20,8 @@ from orchestrator.errors import (
 )
 from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
+from tests.simulation.simulation import DIGEST, Controller
 from tests.simulation.virtual_threads import Kill, Process
-from tests.simulation.world import DIGEST, Controller
 
 
 class SimulatedUser:
@@ -32,29 +32,29 @@ class SimulatedUser:
     no `up` has come to its end since the last one was wanted.
     """
 
-    def __init__(self, world, case, checks):
-        self.world, self.case, self.checks = world, case, checks
+    def __init__(self, simulation, case, checks):
+        self.simulation, self.case, self.checks = simulation, case, checks
         self.name = case.name
-        self.random = world.random
-        self.host, self.ended, self.down, self.wants_down, self.wants_up = "a", "", None, False, False
+        self.random = simulation.random
+        self.computer, self.ended, self.down, self.wants_down, self.wants_up = "a", "", None, False, False
         self.going_down = self.deleting = False
         self.main = None
         self._count, self._again = 0, False
-        wrong = (0.0,) if world.case.rates.jump == 0 else (0.0, -90.0, 400.0, -4000.0)
-        self.skews = {host: self.random.choice(wrong) for host in ("a", "b")}
-        world.machines.jobs[case.name] = replace_job(case, self.spec)
+        wrong = (0.0,) if simulation.case.rates.jump == 0 else (0.0, -90.0, 400.0, -4000.0)
+        self.skews = {computer: self.random.choice(wrong) for computer in ("a", "b")}
+        simulation.machines.jobs[case.name] = replace_job(case, self.spec)
 
     @property
     def spec(self):
         """Return the deployment file as it is now."""
-        return self.world.specs[self.name]
+        return self.simulation.specs[self.name]
 
     def edit(self):
         """Change the zones in the file and run `up`."""
         if self.going_down or self.ended:
             return
-        self.world.events["edited file"] += 1
-        self.world.specs[self.name] = make_spec(project=PROJECT, **self.case.edited)
+        self.simulation.events["edited file"] += 1
+        self.simulation.specs[self.name] = make_spec(project=PROJECT, **self.case.edited)
         if self.main is not None:
             self.main.kill()
             self.main = None
@@ -62,7 +62,7 @@ class SimulatedUser:
 
     # Commands.
 
-    def launch(self, command, after=0.0, host=None, rival=False):
+    def launch(self, command, after=0.0, computer=None, rival=False):
         """Start a command after a while; a main one unless it is a *rival*'s."""
 
         def start():
@@ -71,28 +71,28 @@ class SimulatedUser:
             # Whoever starts it once more after its end wants it again, and it is no fault that it is there.
             if self.ended and command != "down":
                 return
-            self._start(command, host or self.host, rival)
+            self._start(command, computer or self.computer, rival)
 
-        self.world.scheduler.after(after, start)
+        self.simulation.scheduler.after(after, start)
 
-    def _start(self, command, host, rival):
+    def _start(self, command, computer, rival):
         self._count += 1
-        name = f"{self.name}/{host}/{command}{self._count}"
-        process = Process(self.world.scheduler, name, host, self.skews[host])
+        name = f"{self.name}/{computer}/{command}{self._count}"
+        process = Process(self.simulation.scheduler, name, computer, self.skews[computer])
         process.command, process.deployment, process.rival = command, self.name, rival
         process.stretch = 0
         self.checks.began(process)
-        process.world = self.world
-        self.world.processes.append(process)
+        process.simulation = self.simulation
+        self.simulation.processes.append(process)
         if not rival:
             self.main = process
             self.wants_up |= command == "up"
         self.checks.started(process)
-        self.world.say(f"{process.name} starts")
+        self.simulation.say(f"{process.name} starts")
         process.start(lambda: getattr(self, f"_{command}")(process), lambda error: self._over(process, error))
 
     def _up(self, process):
-        controller = Controller(self.world, self.spec, process, "up")
+        controller = Controller(self.simulation, self.spec, process, "up")
 
         with controller.holding_lease():
             record_wanted(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
@@ -103,7 +103,7 @@ class SimulatedUser:
             )  # fmt: skip
 
     def _watch(self, process):
-        controller = Controller(self.world, self.spec, process, "watch")
+        controller = Controller(self.simulation, self.spec, process, "watch")
         with controller.holding_lease():
             if not controller.records.current.job.bundle:
                 return
@@ -115,7 +115,7 @@ class SimulatedUser:
                 process.end_read = "done"
 
     def _down(self, process):
-        controller = Controller(self.world, self.spec, process, "down", forgiving=True)
+        controller = Controller(self.simulation, self.spec, process, "down", forgiving=True)
         with controller.holding_lease():
             remaining = delete_all(
                 controller.deletion(), controller.deployment.bucket if self.deleting else ""
@@ -134,28 +134,28 @@ class SimulatedUser:
 
     def _tick(self, process):
         """Kill, pause or mis-set the process, or let the other computer start one as well."""
-        rates, r = self.world.case.rates, self.random
-        if self.world.quiet:
+        rates, r = self.simulation.case.rates, self.random
+        if self.simulation.quiet:
             return
         if r.random() < rates.kill:
-            self.world.events["kill"] += 1
+            self.simulation.events["kill"] += 1
             process.calls_to_live = r.randint(0, 14)
         if r.random() < rates.pause:
-            self.world.events["pause"] += 1
-            process.paused_until = self.world.now() + r.uniform(20, 1200)
+            self.simulation.events["pause"] += 1
+            process.paused_until = self.simulation.now() + r.uniform(20, 1200)
         if r.random() < rates.jump:
-            self.world.events["clock jump"] += 1
+            self.simulation.events["clock jump"] += 1
             process.skew += r.choice((-1, 1)) * r.choice((5, 120, 3700))
-            self.skews[process.host] = process.skew
+            self.skews[process.computer] = process.skew
         if r.random() < rates.rival:
-            self.world.events["second controller"] += 1
-            other = "b" if process.host == "a" else "a"
+            self.simulation.events["second controller"] += 1
+            other = "b" if process.computer == "a" else "a"
             self.launch(r.choice(("watch", "watch", "up")), r.uniform(0, 30), other, rival=True)
 
     def _over(self, process, error):
         """Judge how a command ended, and do what its user would do next."""
         kind = type(error).__name__ if error is not None else "ok"
-        self.world.say(f"{process.name} ends: {kind} {error if error is not None else ''}".rstrip())
+        self.simulation.say(f"{process.name} ends: {kind} {error if error is not None else ''}".rstrip())
         if error is not None and not isinstance(error, TpuctlError | Kill):
             raise error
         self.checks.over(process, error)
@@ -163,7 +163,7 @@ class SimulatedUser:
             self.wants_up = False
         if process.rival or process is not self.main:
             return
-        r, calm = self.random, self.world.quiet
+        r, calm = self.random, self.simulation.quiet
         soon = r.uniform(5, 60) if calm else r.uniform(5, 600)
         if process.command == "down":
             self._after_down(process, error, soon)
@@ -178,7 +178,7 @@ class SimulatedUser:
         if error is None:
             again = "watch"
         elif isinstance(error, Kill):
-            self.host = self.host if r.random() < 0.7 else ("b" if self.host == "a" else "a")
+            self.computer = self.computer if r.random() < 0.7 else ("b" if self.computer == "a" else "a")
         elif "the bucket with checkpoints" in str(error):
             # What the hint says: begin again.
             self.take_down(delete=True, again=True)
@@ -199,7 +199,7 @@ class SimulatedUser:
             elif way == "kill":
                 main.kill()
             else:
-                self.host = "b" if self.host == "a" else "a"
+                self.computer = "b" if self.computer == "a" else "a"
         self.launch("down", r.uniform(1, 60))
 
     @property
@@ -210,12 +210,12 @@ class SimulatedUser:
         if error is not None:
             self.launch("down", soon)
             return
-        self.down, self.ended, self.wants_up = self.world.now(), "down", False
+        self.down, self.ended, self.wants_up = self.simulation.now(), "down", False
         self.checks.went_down(self)
         if self._again:
             self.going_down = False
             self.launch("up", self.random.uniform(60, 1200))
-            self.world.scheduler.after(0, self._reopen)
+            self.simulation.scheduler.after(0, self._reopen)
 
     def _reopen(self):
         self.down, self.ended, self._again = None, "", False

@@ -60,10 +60,10 @@ class Scheduler:
 
 
 class Process:
-    """One process on one host: its threads die and pause together. *skew* is how wrong its wall clock is."""
+    """One process on one computer: its threads die and pause together. *skew* is how wrong its wall clock is."""
 
-    def __init__(self, scheduler, name, host, skew=0.0):
-        self.scheduler, self.name, self.host = scheduler, name, host
+    def __init__(self, scheduler, name, computer, skew=0.0):
+        self.scheduler, self.name, self.computer = scheduler, name, computer
         self.skew, self.dead, self.paused_until, self.ended = skew, False, 0.0, False
         self.calls_to_live = None
         self.threads = []
@@ -207,7 +207,7 @@ class HostClock:
 
 
 class Event:
-    """An event of virtual time: to set it wakes who waits for it on the clock of a host."""
+    """An event of virtual time: to set it wakes who waits for it on the clock of a computer."""
 
     def __init__(self):
         self._set, self.waiting = False, []

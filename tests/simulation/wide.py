@@ -30,10 +30,10 @@ from tests.simulation.draw import JobCase, Rates
 from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.machine_faults import MachineFaults
 from tests.simulation.run import collecting_at_the_end
+from tests.simulation.simulation import CONTENT, DIGEST
 from tests.simulation.wide_checks import WideChecks
 from tests.simulation.wide_loop import DAY, Watchers
-from tests.simulation.wide_world import WideWorld
-from tests.simulation.world import CONTENT, DIGEST
+from tests.simulation.wide_simulation import WideSimulation
 
 ZONES = ("us-central1-b", "us-central1-c", "us-central1-f")
 QUOTA = "TPUV2sPreemptiblePerProjectPerZoneForTPUAPI"
@@ -43,7 +43,7 @@ SHAPES = {"full": ((TPUS, DAYS),), "ci": ((24, 1.0), (3, DAYS))}
 TITLES = {"full": ("wide-full", "Runs that are long and wide"), "ci": ("wide", "Long and wide runs")}
 """The part of docs/reliability.md of each shape, and its title."""
 CREATE = 400.0
-"""Seconds that a create, the boot and the start of the job take at most in a calm world."""
+"""Seconds that a create, the boot and the start of the job take at most in a calm time."""
 HOLDS = 720.0
 """Seconds for which the desired state must last to count."""
 DOWNS = 5
@@ -130,15 +130,15 @@ class WideFaults(MachineFaults):
 
     def _say(self, what, about=""):
         super()._say(what, about)
-        self.world.notify_controller(about)
+        self.simulation.notify_controller(about)
 
     def _heal(self, node, epoch):
         super()._heal(node, epoch)
-        self.world.notify_controller(node.name)
+        self.simulation.notify_controller(node.name)
 
     def _recover(self, key):
         super()._recover(key)
-        self.world.notify_controller(key[1])
+        self.simulation.notify_controller(key[1])
 
 
 @collecting_at_the_end()
@@ -150,22 +150,22 @@ def simulate(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
         digest.update(line.encode() + b"\n")
         trace(line)
 
-    world = WideWorld(draw(seed, tpus, days), say)
-    world.bundles = _bundles()
-    with world.running():
+    simulation = WideSimulation(draw(seed, tpus, days), say)
+    simulation.bundles = _bundles()
+    with simulation.running():
         try:
-            Scenario(world, run).run()
+            Scenario(simulation, run).run()
         except Violation as broken:
             run.violation = str(broken)
         except Exception:  # a crash of the product is a violation too
             run.violation = traceback.format_exc()
-    run.violation = world.own_fault or run.violation
-    shutil.rmtree(world.bundles)
-    run.days = (world.now() - world.start) / DAY
-    run.tpu_days = sum(line.seconds for line in world.cloud.bill() if line.kind == "tpu") / DAY
-    run.events.update(world.events)
-    run.events.update(world.network.faults)
-    run.calls, run.digest = sum(world.cloud.calls.values()), digest.hexdigest()
+    run.violation = simulation.own_fault or run.violation
+    shutil.rmtree(simulation.bundles)
+    run.days = (simulation.now() - simulation.start) / DAY
+    run.tpu_days = sum(line.seconds for line in simulation.cloud.bill() if line.kind == "tpu") / DAY
+    run.events.update(simulation.events)
+    run.events.update(simulation.network.faults)
+    run.calls, run.digest = sum(simulation.cloud.calls.values()), digest.hexdigest()
     run.seconds = time.process_time() - began
     return run
 
@@ -182,26 +182,26 @@ def _bundles():
 class Scenario:
     """The parts of a wide run."""
 
-    def __init__(self, world, run):
-        self.world, self.result = world, run
-        self.checks = WideChecks(world)
-        for one in world.case.deployments:
-            failures = world.specs[one.name].job.failures
-            world.machines.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
-        self.loops = {one.name: Watchers(world, one, self.checks) for one in world.case.deployments}
-        world.news = self._news
+    def __init__(self, simulation, run):
+        self.simulation, self.result = simulation, run
+        self.checks = WideChecks(simulation)
+        for one in simulation.case.deployments:
+            failures = simulation.specs[one.name].job.failures
+            simulation.machines.jobs[one.name] = SimpleNamespace(**vars(one.job), failures=failures)
+        self.loops = {one.name: Watchers(simulation, one, self.checks) for one in simulation.case.deployments}
+        simulation.news = self._news
 
     def _news(self, deployment):
         self.checks.note(deployment)
         self.loops[deployment].news()
 
     def run(self):
-        world, r = self.world, self.world.random
+        simulation, r = self.simulation, self.simulation.random
         for loop in self.loops.values():
-            world.scheduler.after(r.uniform(0, HOUR), loop.start)
-        WideFaults(world)
+            simulation.scheduler.after(r.uniform(0, HOUR), loop.start)
+        WideFaults(simulation)
         try:
-            world.run_until(world.start + world.case.days * DAY)
+            simulation.run_until(simulation.start + simulation.case.days * DAY)
             self._calm()
             self._quiet_day()
             self._downs()
@@ -211,37 +211,39 @@ class Scenario:
 
     def _calm(self):
         """End all faults and wait for the desired state."""
-        world = self.world
-        world.say("calm")
-        world.quiet = world.network.quiet = True
-        world.machines.unreachable.clear()
-        for gang in world.machines.gangs.values():
+        simulation = self.simulation
+        simulation.say("calm")
+        simulation.quiet = simulation.network.quiet = True
+        simulation.machines.unreachable.clear()
+        for gang in simulation.machines.gangs.values():
             gang.silent = False
-        world.cloud.kernel.settings = replace(world.cloud.kernel.settings, stockouts=frozenset(), quotas={})
+        simulation.cloud.kernel.settings = replace(
+            simulation.cloud.kernel.settings, stockouts=frozenset(), quotas={}
+        )
         for loop in self.loops.values():
             loop.news()
-        began, settled = world.now(), None
+        began, settled = simulation.now(), None
         bound = SETTLE + CREATE + CREATE_TIMEOUT
-        while settled is None or world.now() - settled < HOLDS:
+        while settled is None or simulation.now() - settled < HOLDS:
             violations = [p for p in map(self.checks.unsettled, self.loops.values()) if p]
             if not violations:
-                settled = world.now() if settled is None else settled
-            elif world.now() - began > bound:
+                settled = simulation.now() if settled is None else settled
+            elif simulation.now() - began > bound:
                 raise Violation(f"I4 not settled {bound / 60:.0f} min after the last fault: {violations}")
             else:
                 settled = None
-            world.run_until(world.now() + 60)
+            simulation.run_until(simulation.now() + 60)
         self.result.settle = settled - began
 
     def _quiet_day(self):
         """Let a day pass in which nothing happens."""
-        world = self.world
-        for gang in world.machines.gangs.values():
+        simulation = self.simulation
+        for gang in simulation.machines.gangs.values():
             gang.rest()
-        world.run_until(world.now() + 300)
+        simulation.run_until(simulation.now() + 300)
         before = Counter(self.checks.mutations)
-        world.say("a quiet day")
-        world.run_until(world.now() + DAY)
+        simulation.say("a quiet day")
+        simulation.run_until(simulation.now() + DAY)
         for name in self.checks.mutations - before:
             loop = self.loops[name]
             if loop.spec.watch.budget_usd is None and not loop.case.ttl_ends:

@@ -10,7 +10,7 @@ from orchestrator.engine.reconcile.observe import zones_to_observe
 from orchestrator.pricing.cost import hourly
 from tests.simulation import invariants
 from tests.simulation.invariants import Live, Violation
-from tests.simulation.wide_world import shared_catalog
+from tests.simulation.wide_simulation import shared_catalog
 from tests.simulation.wire import MUTATING
 
 LOOKS = {"tpu.nodes.list": Kind.NODE, "compute.instances.get": Kind.VM, "storage.buckets.list": Kind.BUCKET}
@@ -21,14 +21,14 @@ HOUR = 3600.0
 class WideChecks:
     """Check the invariants; the first violation ends the run."""
 
-    def __init__(self, world):
-        self.world, self.loops = world, {}
+    def __init__(self, simulation):
+        self.simulation, self.loops = simulation, {}
         self.mutations = Counter()
         self._asks, self._starts = defaultdict(list), defaultdict(list)
         self._looks, self._acted, self._began = {}, {}, {}
         self._good, self._newest, self._sure = {}, {}, {}
         self.blind_seconds = Counter()
-        world.machines.changed = lambda gang: self._saved(gang.deployment)
+        simulation.machines.changed = lambda gang: self._saved(gang.deployment)
 
     def demand(self, invariant, violation, about=""):
         """Raise Violation unless *violation* is empty."""
@@ -44,45 +44,51 @@ class WideChecks:
         """Return whether a node and its job are in order."""
         if node.state is not NodeState.READY or node.health is not Health.HEALTHY:
             return False
-        flags = self.world.cloud.kernel.state.flags
+        flags = self.simulation.cloud.kernel.state.flags
         if not all(w.id in flags and flags[w.id].running for w in node.workers):
             return False
-        gang = self.world.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
+        gang = self.simulation.machines.gangs.get(f"{node.zone}-{node.name}-{node.numeric_id}")
         return gang is not None and not gang.silent and gang.phase == "run" and not gang.over
 
     def works_well(self, deployment):
         """Return whether all that the deployment has is in order."""
-        nodes = self.world.nodes(deployment)
+        nodes = self.simulation.nodes(deployment)
         return len(nodes) == 1 and self.works(nodes[0])
 
     def live(self, deployment):
         """Return what is billed for, or blocks a name or quota."""
-        nodes = [Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.world.nodes(deployment)]
-        vm = self.world.vm(deployment)
+        nodes = [
+            Live("TPU", n.name, n.zone, n.body.get("labels", {})) for n in self.simulation.nodes(deployment)
+        ]
+        vm = self.simulation.vm(deployment)
         return [*nodes, *([Live("VM", vm.name, vm.zone, dict(vm.labels))] if vm is not None else [])]
 
     def note(self, deployment):
         """Note since when each node works."""
-        for node in self.world.nodes(deployment):
+        for node in self.simulation.nodes(deployment):
             if not self.works(node):
                 self._good.pop(node.numeric_id, None)
             else:
-                self._good.setdefault(node.numeric_id, self.world.now())
+                self._good.setdefault(node.numeric_id, self.simulation.now())
 
     # What happens.
 
     def started(self, loop):
-        self._starts[loop.name].append(self.world.now())
+        self._starts[loop.name].append(self.simulation.now())
 
     def began(self, loop):
         self.note(loop.name)
-        self._began[loop.name], self._looks[loop.name], self._acted[loop.name] = self.world.now(), {}, False
+        self._began[loop.name], self._looks[loop.name], self._acted[loop.name] = (
+            self.simulation.now(),
+            {},
+            False,
+        )
 
     def calling(self, loop, method, place):
         """Check a call before it is made: a working node is not taken out of use before its end."""
         if method not in {"tpu.nodes.create", "tpu.nodes.delete"} or loop.ended == "down":
             return
-        nodes = self.world.nodes(loop.name)
+        nodes = self.simulation.nodes(loop.name)
         newest = max(nodes, key=lambda n: (n.created, n.numeric_id), default=None)
         if newest is None or (newest.name == place.name) is not (method == "tpu.nodes.delete"):
             return
@@ -95,7 +101,7 @@ class WideChecks:
             )
 
     def _at_end(self, loop):
-        gangs = self.world.machines.of[loop.name]
+        gangs = self.simulation.machines.of[loop.name]
         limited = loop.spec.watch.budget_usd is not None or loop.case.ttl_ends
         return (
             limited
@@ -110,12 +116,14 @@ class WideChecks:
         if method in MUTATING:
             self._acted[loop.name] = True
             self.mutations[loop.name] += 1
-            self.world.say(f"{loop.name} {method} {place.zone} {place.name} {'ok' if observed else 'lost'}")
+            self.simulation.say(
+                f"{loop.name} {method} {place.zone} {place.name} {'ok' if observed else 'lost'}"
+            )
         if method == "tpu.nodes.create":
             # From here on it costs something that nobody sees, also before the first complete look.
-            self._sure.setdefault(loop.name, self.world.now())
+            self._sure.setdefault(loop.name, self.simulation.now())
         if method in ASKS:
-            now = self.world.now()
+            now = self.simulation.now()
             times = self._asks[loop.name, method, place.zone]
             times[:] = [at for at in times if now - at < HOUR] + [now]
             starts = sum(1 for at in self._starts[loop.name] if now - at < HOUR)
@@ -125,7 +133,7 @@ class WideChecks:
         """Check everything after one pass."""
         unseen = {LOOKS[method] for (method, _), sure in self._looks[loop.name].items() if not sure}
         self.demand("I7", invariants.i7_sure(result.plan.changes, unseen), loop.name)
-        now = self.world.now()
+        now = self.simulation.now()
         if not unseen and not loop.asleep:
             last = self._sure.get(loop.name, now)
             self.blind_seconds[loop.name] += max(0.0, now - last - loop.poll)
@@ -139,18 +147,18 @@ class WideChecks:
         vm_zone = () if spec.vm == "none" else (names.vm_zone(spec),)
         zones = {*zones_to_observe(spec, record), *vm_zone}
         self.demand("I1", invariants.i1_findable(self.live(loop.name), loop.name, zones), loop.name)
-        machines = self.world.machines
+        machines = self.simulation.machines
         self.demand("I2", invariants.i2_one_writer({}, machines.zombie_writes))
         done = any(d == loop.name for d, _ in machines.truly_done)
         self.demand("I8", invariants.i8_truly(record.outcome is Outcome.DONE, done), loop.name)
 
     def over(self, loop, outcome):
         """Check what a command reported at its end."""
-        done = any(d == loop.name for d, _ in self.world.machines.truly_done)
+        done = any(d == loop.name for d, _ in self.simulation.machines.truly_done)
         self.demand("I8", invariants.i8_truly(outcome.value == "done", done), loop.name)
 
     def _saved(self, deployment):
-        newest = next(iter(self.world.machines.bucket_of(deployment).complete()), None)
+        newest = next(iter(self.simulation.machines.bucket_of(deployment).complete()), None)
         step = newest.step if newest else None
         self.demand("I3", invariants.i3_never_back(self._newest.get(deployment), step), deployment)
         self._newest[deployment] = step
@@ -159,13 +167,13 @@ class WideChecks:
 
     def unsettled(self, loop):
         """Return why the deployment is not as its owner wants it, empty when it is."""
-        live, vm = self.live(loop.name), self.world.vm(loop.name)
+        live, vm = self.live(loop.name), self.simulation.vm(loop.name)
         if loop.ended:
             live = [one for one in live if one.kind != "VM" or vm.status is not Status.TERMINATED]
         elif loop.spec.vm != "none" and (vm is None or vm.status is not Status.RUNNING):
             return f"{loop.name}: the VM does not run"
-        nodes = [n for n in self.world.nodes(loop.name) if n.state not in DEAD]
-        gangs = (self.world.machines.gangs.get(f"{n.zone}-{n.name}-{n.numeric_id}") for n in nodes)
+        nodes = [n for n in self.simulation.nodes(loop.name) if n.state not in DEAD]
+        gangs = (self.simulation.machines.gangs.get(f"{n.zone}-{n.name}-{n.numeric_id}") for n in nodes)
         running = sum(len(g.alive) for g in gangs if g is not None and g.phase == "run" and not g.over)
         violation = invariants.i4_settled(loop.ended != "", live, running, 1)
         return f"{loop.name}: {violation}" if violation else ""
@@ -173,10 +181,11 @@ class WideChecks:
     def all_over(self, loops):
         """Check what is left to check when the run is over."""
         self.demand(
-            "I2", invariants.i2_one_writer(self.world.machines.writes, self.world.machines.zombie_writes)
+            "I2",
+            invariants.i2_one_writer(self.simulation.machines.writes, self.simulation.machines.zombie_writes),
         )
         bill = defaultdict(list)
-        for line in self.world.cloud.bill():
+        for line in self.simulation.cloud.bill():
             bill[line.resource.rsplit("/", 1)[-1].rsplit("-tpu-g", 1)[0].removesuffix("-vm")].append(line)
         for loop in loops:
             self.moment(loop)

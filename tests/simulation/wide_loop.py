@@ -25,7 +25,7 @@ from orchestrator.pricing.cost_so_far import spent
 from tests.kit.wire import wired_cloud
 from tests.simulation.machines import KEY, Ssh
 from tests.simulation.virtual_threads import Kill
-from tests.simulation.wide_world import DIGEST, Host, shared_catalog
+from tests.simulation.wide_simulation import DIGEST, Computer, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0
 MAX_STRETCH = 240.0
@@ -45,11 +45,11 @@ class Pauses:
 
 
 class Watchers:
-    """One watcher after the other for one deployment, on one host."""
+    """One watcher after the other for one deployment, on one computer."""
 
-    def __init__(self, world, case, checks):
-        self.world, self.case, self.checks = world, case, checks
-        self.name, self.spec, self.host = case.name, world.specs[case.name], Host()
+    def __init__(self, simulation, case, checks):
+        self.simulation, self.case, self.checks = simulation, case, checks
+        self.name, self.spec, self.computer = case.name, simulation.specs[case.name], Computer()
         self.poll = float(self.spec.watch.poll)
         self.ended, self.passes, self._turn, self._count = "", 0, 0, 0
         self.calls_to_live, self._stretch, self._blind = None, 0.0, 0
@@ -66,11 +66,11 @@ class Watchers:
         self.checks.started(self)
         self._build()
         try:
-            with self.world.acts(self):
+            with self.simulation.acts(self):
                 self.lease.acquire()
                 take_record(self.lease, self.records)
                 if not self.records.current.job.bundle:
-                    now = self.world.now()
+                    now = self.simulation.now()
                     digest = job_digest(self.spec)
                     self.records.update(
                         lambda record: with_wanted(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
@@ -81,19 +81,19 @@ class Watchers:
         self._again(0.2)
 
     def _build(self, clock=None):
-        world, spec = self.world, self.spec
+        simulation, spec = self.simulation, self.spec
         self.calls_to_live, self._blind, self._stretch = None, 0, 0.0
-        self.clock = clock or Pauses(world.scheduler.clock)
-        remote = Ssh(world.machines, self, lambda: False)
-        cloud = wired_cloud(spec, remote, account=world.cloud.settings.default_service_account)
-        self.records = RecordStore(self.host.record, cloud.store, spec.name, now=self.clock.now)
-        holder = Holder(f"{self.name}/{self._count}", "a", "watch", world.now(), pid=1, boot="a")
+        self.clock = clock or Pauses(simulation.scheduler.clock)
+        remote = Ssh(simulation.machines, self, lambda: False)
+        cloud = wired_cloud(spec, remote, account=simulation.cloud.settings.default_service_account)
+        self.records = RecordStore(self.computer.record, cloud.store, spec.name, now=self.clock.now)
+        holder = Holder(f"{self.name}/{self._count}", "a", "watch", simulation.now(), pid=1, boot="a")
         self.lease = Lease(cloud.store, self.clock, holder, lambda _: True)
         self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.observed)
-        journal = Journal(self.host.journal, cloud.store, self.clock)
+        journal = Journal(self.computer.journal, cloud.store, self.clock)
         blueprint = Blueprint(spec, cloud.account, lambda: f"tpuctl:ssh-ed25519 {KEY}")
         self.deployment = Deployment(
-            spec=spec, cloud=cloud, blueprint=blueprint, bundles=world.bundles, records=self.records,
+            spec=spec, cloud=cloud, blueprint=blueprint, bundles=simulation.bundles, records=self.records,
             journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
         )  # fmt: skip
         self.loop = Loop(self.deployment)
@@ -105,7 +105,7 @@ class Watchers:
 
     def _event(self, event):
         if event.kind not in {"waiting", "progress"}:
-            self.world.say(f"{self.name} # {event.kind}: {event.text}")
+            self.simulation.say(f"{self.name} # {event.kind}: {event.text}")
 
     def step(self):
         """Count a call to the outside; die at the last one that is allowed."""
@@ -126,18 +126,18 @@ class Watchers:
         """Look when the poll would next do so."""
         if self.asleep and not self.ended:
             self.asleep = False
-            self._again(self.world.random.uniform(0.2, self.poll))
+            self._again(self.simulation.random.uniform(0.2, self.poll))
 
     def _again(self, seconds):
         self._turn += 1
         turn = self._turn
-        self.world.scheduler.after(seconds, lambda: self._look() if turn == self._turn else None)
+        self.simulation.scheduler.after(seconds, lambda: self._look() if turn == self._turn else None)
 
     def _look(self):
         self.asleep = False
         self.checks.began(self)
         try:
-            with self.world.acts(self):
+            with self.simulation.acts(self):
                 result = self.loop.reconciler.one_pass()
                 self._judge(result)
         except (Kill, TpuctlError) as error:
@@ -162,12 +162,12 @@ class Watchers:
         if plan.outcome is not None and plan.settled:
             self.checks.over(self, plan.outcome)
             self.ended = plan.outcome.value
-            self.world.say(f"{self.name} ends: {self.ended}")
+            self.simulation.say(f"{self.name} ends: {self.ended}")
             return
-        rates = self.world.case.rates
-        if not self.world.quiet and self.world.random.random() < rates.kill:
-            self.world.events["kill"] += 1
-            self.calls_to_live = self.world.random.randint(0, 14)
+        rates = self.simulation.case.rates
+        if not self.simulation.quiet and self.simulation.random.random() < rates.kill:
+            self.simulation.events["kill"] += 1
+            self.calls_to_live = self.simulation.random.randint(0, 14)
         self._rest(result)
 
     def _rest(self, result):
@@ -184,14 +184,16 @@ class Watchers:
         """Look again after *pause* or later; news cut a long sleep short."""
         well = self.checks.works_well(self.name)
         self._stretch = min(2 * self._stretch or pause, max(pause, HOUR if well else MAX_STRETCH))
-        seconds = self.world.random.expovariate(1 / DAY) if steady and well else max(pause, self._stretch)
+        seconds = (
+            self.simulation.random.expovariate(1 / DAY) if steady and well else max(pause, self._stretch)
+        )
         seconds = min(seconds, self._remaining())
         self.asleep = seconds > self.poll
         self._again(seconds)
 
     def _remaining(self):
         """Return the seconds until budget or time to live may end the deployment."""
-        record, now = self.records.current, self.world.now()
+        record, now = self.records.current, self.simulation.now()
         remaining = [(record.started_at or now) + self.spec.watch.ttl - now]
         budget = self.spec.watch.budget_usd
         if budget is not None:
@@ -199,27 +201,29 @@ class Watchers:
                 hourly(self.spec, shared_catalog(), zone).billed_usd or 0.0 for zone in self.spec.tpu.zones
             )
             remaining.append((budget - self._spent(record, now)) / max(rate, 1e-6) * 3600)
-        return max(1.0, min(remaining) + self.world.random.uniform(0, self.poll))
+        return max(1.0, min(remaining) + self.simulation.random.uniform(0, self.poll))
 
     def _dies(self, error):
         self._turn += 1
         self.asleep = False
-        self.world.say(f"{self.name} dies: {type(error).__name__} {error}".rstrip())
+        self.simulation.say(f"{self.name} dies: {type(error).__name__} {error}".rstrip())
         if not isinstance(error, Kill | TpuctlError):
             raise error
         if isinstance(error, TpuctlError) and not isinstance(error, LeaseHeldError):
-            self.world.events["command failed"] += 1
-        soon = 60 if self.world.quiet else 600
-        self.world.scheduler.after(self.world.random.uniform(5, soon), self.start)
+            self.simulation.events["command failed"] += 1
+        soon = 60 if self.simulation.quiet else 600
+        self.simulation.scheduler.after(self.simulation.random.uniform(5, soon), self.start)
 
     def take_down(self):
         """Run `down`; time passes for all others meanwhile. Return what is left."""
         self._turn += 1
         self._count += 1
         self.ended = self.command = "down"
-        clock = Pauses(self.world.scheduler.clock, lambda s: self.world.run_until(self.world.now() + s))
+        clock = Pauses(
+            self.simulation.scheduler.clock, lambda s: self.simulation.run_until(self.simulation.now() + s)
+        )
         self._build(clock)
-        with self.world.acts(self):
+        with self.simulation.acts(self):
             self.lease.acquire()
             self.records.load(forgiving=True)
             self.checks.began(self)

@@ -1,5 +1,5 @@
 """
-One simulated world: a cloud, its machines, a network, and controllers that come and go on hosts.
+One simulation: a cloud, its machines, a network, and controllers that come and go on computers.
 
 The only file here that knows how a controller is put together; the rest drives its loop.
 """
@@ -60,7 +60,7 @@ shared_catalog = cache(load_catalog)
 decoded = lru_cache(decode)
 
 
-class World:
+class Simulation:
     """Everything of one run. *trace*, if any, gets one line for each call and event; *quiet* ends all faults."""
 
     def __init__(self, case, trace):
@@ -145,7 +145,7 @@ class World:
         return self.machines.bucket_of(deployment)
 
     def stored_history(self, deployment):
-        """Return the newest record that a fresh controller on any host would find, or None."""
+        """Return the newest record that a fresh controller on any computer would find, or None."""
         copies = [p.read_bytes() for p in sorted(self.folder.glob(f"{deployment}-*/record.json"))]
         held = self.bucket(deployment).get(object_names.RECORD)
         copies += [held] if held is not None else []
@@ -153,7 +153,7 @@ class World:
 
     @contextmanager
     def running(self):
-        """Be the world of this process: its network, clock, threads, locks and ids."""
+        """Stand for what this process reaches: its network, clock, threads, locks and ids."""
         WIRE.cloud = self.network
         ids = Random(f"ids {self.case.seed}")
         threads = Threading(self.scheduler)
@@ -197,14 +197,16 @@ class RetryTime:
 class LeaseStore:
     """The store as the lease sees it: renewals take the short way."""
 
-    def __init__(self, store, world):
-        self._store, self._world = store, world
+    def __init__(self, store, simulation):
+        self._store, self._simulation = store, simulation
         self.read, self.list, self.delete = store.read, store.list, store.delete
 
     def write(self, name, data, if_generation=None):
         if name != object_names.LEASE or not if_generation:
             return self._store.write(name, data, if_generation)
-        return self._world.network.renew(self._store._name, self._store._prefix + name, data, if_generation)
+        return self._simulation.network.renew(
+            self._store._name, self._store._prefix + name, data, if_generation
+        )
 
 
 class Ears:
@@ -229,27 +231,26 @@ class Ears:
 class Controller:
     """One process of tpuctl for one deployment: what `app/deployment/session.py` puts together."""
 
-    def __init__(self, world, spec, process: Process, command, *, forgiving=False):
-        self.world, self.spec, self.process = world, spec, process
+    def __init__(self, simulation, spec, process: Process, command, *, forgiving=False):
+        self.simulation, self.spec, self.process = simulation, spec, process
         self.clock = SteadyClock(HostClock(process, self._longer))
-        self.folder = world.folder / f"{spec.name}-{process.host}"
+        self.folder = simulation.folder / f"{spec.name}-{process.computer}"
         self.events, self.failures = [], []
-        remote = Ssh(world.machines, process, self._ssh_fails)
-        account = CloudAccount(PROJECT, world.cloud.settings.default_service_account)
+        remote = Ssh(simulation.machines, process, self._ssh_fails)
+        account = CloudAccount(PROJECT, simulation.cloud.settings.default_service_account)
         self.cloud = cloud = wired_cloud(
-            spec, remote, account=account.default_service_account, read_retry=world.read_retry
+            spec, remote, account=account.default_service_account, read_retry=simulation.read_retry
         )
         self.records = RecordStore(self.folder / "record.json", cloud.store, spec.name, now=self.clock.now)
         yields = ("up", "down") if command == "watch" else ()
-        me = Holder(
-            uuid.uuid4().hex, process.host, command, self.clock.now(), pid=1, boot=process.host, yields=yields
-        )
+        computer, now = process.computer, self.clock.now()
+        me = Holder(uuid.uuid4().hex, computer, command, now, pid=1, boot=computer, yields=yields)
         process.holder = me.id
-        self.lease = Lease(LeaseStore(cloud.store, world), self.clock, me, self._dead_here)
+        self.lease = Lease(LeaseStore(cloud.store, simulation), self.clock, me, self._dead_here)
         self.forgiving = forgiving
         self.journal = Journal(self.folder / "journal.jsonl", cloud.store, self.clock)
         self.sink = EventLog(cloud.store, self._event, lambda: self.records.current.bucket.observed)
-        bundles = world.folder / "bundles"
+        bundles = simulation.folder / "bundles"
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(bundles, DIGEST[name])
             if not place.exists():
@@ -273,9 +274,9 @@ class Controller:
         renews: the looks that would find nothing to do are left out.
         """
         process, looks = self.process, self.process.stretch
-        first = self.world.scheduler.current is process.threads[0]
-        process.stretch += self.world.stretched and first
-        extra = STRETCH[min(looks, len(STRETCH) - 1)] if self.world.stretched else 0.0
+        first = self.simulation.scheduler.current is process.threads[0]
+        process.stretch += self.simulation.stretched and first
+        extra = STRETCH[min(looks, len(STRETCH) - 1)] if self.simulation.stretched else 0.0
         return extra if first else extra + seconds * (self._idle_looks(seconds) - 1)
 
     def _idle_looks(self, seconds):
@@ -286,19 +287,19 @@ class Controller:
         return max(1, ceil((RENEWAL - (self.clock.monotonic() - lease._renewed)) / seconds))
 
     def _ssh_fails(self):
-        return not self.world.quiet and self.world.random.random() < self.world.case.rates.ssh
+        return not self.simulation.quiet and self.simulation.random.random() < self.simulation.case.rates.ssh
 
     def _dead_here(self, holder):
-        """Return whether a holder was a process of this host that is dead, as its own kernel knows."""
-        if holder.boot != self.process.host:
+        """Return whether a holder was a process of this computer that is dead, as its own kernel knows."""
+        if holder.boot != self.process.computer:
             return False
-        alive = [p for p in self.world.processes if not (p.dead or p.ended)]
+        alive = [p for p in self.simulation.processes if not (p.dead or p.ended)]
         return holder.id not in {getattr(p, "holder", "") for p in alive}
 
     def _event(self, event):
         self.events.append(event)
         if event.kind not in {"waiting", "progress"}:
-            self.world.say(f"{self.process.name} # {event.kind}: {event.text}")
+            self.simulation.say(f"{self.process.name} # {event.kind}: {event.text}")
 
     @contextmanager
     def holding_lease(self):
@@ -314,9 +315,9 @@ class Controller:
     def loop(self, began):
         """Return the loop; *began* is called before each pass observes."""
         # Some live as one of many do, whose passes wait while nothing but a list can change their plans.
-        loop = Loop(self.deployment, steady=self.world.case.seed % 4 == 3)
+        loop = Loop(self.deployment, steady=self.simulation.case.seed % 4 == 3)
         loop._wake_object._store = Ears(
-            self.cloud.store, self.world.bucket(self.spec.name), self.world.network
+            self.cloud.store, self.simulation.bucket(self.spec.name), self.simulation.network
         )
         one_pass = loop.reconciler.one_pass
 

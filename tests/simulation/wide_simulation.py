@@ -1,5 +1,5 @@
 """
-A wide world: many deployments on one cloud, for weeks.
+A wide simulation: many deployments on one cloud, for weeks.
 
 No threads: a controller is its loop's next pass, planned as an event, and no time passes within one.
 """
@@ -29,9 +29,9 @@ from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.invariants import own_fault
 from tests.simulation.machines import Machines
+from tests.simulation.simulation import DIGEST, RetryTime
 from tests.simulation.virtual_threads import Kill, Scheduler
 from tests.simulation.wire import Network
-from tests.simulation.world import DIGEST, RetryTime
 
 _OURS = re.compile(r"\b(w\d+)-(?:tpu|vm)")
 shared_catalog = cache(load_catalog)
@@ -59,7 +59,7 @@ class WideMachines(Machines):
 
 @dataclass
 class MemoryFile:
-    """A file of a host's disk, which outlives the processes that write it."""
+    """A file of a computer's disk, which outlives the processes that write it."""
 
     data: bytes | None = None
 
@@ -71,14 +71,14 @@ class MemoryFile:
 
 
 @dataclass
-class Host:
+class Computer:
     """The computer of one owner."""
 
     record: MemoryFile = field(default_factory=MemoryFile)
     journal: MemoryFile = field(default_factory=MemoryFile)
 
 
-class WideWorld:
+class WideSimulation:
     """Everything of one wide run. *news* is called with each deployment that has something new."""
 
     def __init__(self, case, trace):
@@ -182,7 +182,7 @@ class WideWorld:
 
     @contextmanager
     def running(self):
-        """Be the world of this process: its network, threads, disks and ids."""
+        """Stand for what this process reaches: its network, threads, disks and ids."""
         WIRE.cloud = self.network
         ids = Random(f"ids {self.case.seed}")
         report = machines.Gang._report
@@ -206,4 +206,4 @@ class WideWorld:
             yield self
 
 
-__all__ = ["DIGEST", "Host", "Kill", "WideWorld", "shared_catalog"]
+__all__ = ["DIGEST", "Computer", "Kill", "WideSimulation", "shared_catalog"]
