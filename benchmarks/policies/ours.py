@@ -38,7 +38,7 @@ class Records:
         self._spans = spans
 
     def update(self, change: Callable[[Record], Record]) -> Record:
-        """Take over a change."""
+        """Accept a change."""
         changed = change(self.current)
         spans = tuple(s for s in changed.spans if self._spans or s.until is None)
         self.current = updated(changed, spans=spans)

@@ -257,7 +257,7 @@ class Agent:
         """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
         silent = self._clock.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
-            message = f"the bucket was out of reach for {silent:.0f} s, so another machine may take over"
+            message = f"the bucket was out of reach for {silent:.0f} s, so another machine may run the task"
             self._parts.interrupts.end(EndingKind.CUT_OFF, message)
 
     def _poll_gang(self) -> None:

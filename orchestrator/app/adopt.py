@@ -1,4 +1,4 @@
-"""Take over a TPU, VM or bucket that was created without tpuctl."""
+"""Adopt a TPU, VM or bucket that was created without tpuctl."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

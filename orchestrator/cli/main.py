@@ -33,7 +33,7 @@ GROUPS = {
     },
     "Run": {
         "up": "Create bucket, VM and TPU, push the job and start it.",
-        "adopt": "Take over a TPU, a VM or a bucket that was made without tpuctl.",
+        "adopt": "Adopt a TPU, a VM or a bucket that was made without tpuctl.",
         "watch": "Keep the job alive through preemptions until it is done.",
         "push": "Send new code to the running job, which resumes.",
         "fleet": "Run many jobs on many TPUs, with a queue.",

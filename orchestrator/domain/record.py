@@ -334,7 +334,7 @@ def unused_numbers(record: Record) -> tuple[int, ...]:
 
 def unrecorded_nodes(world: World, record: Record) -> tuple[Node, ...]:
     """Return TPUs with a larger number than the record has assigned; a stale list may show a deleted one."""
-    # A record without a TPU is new or lost; then `update_record` takes over what exists.
+    # A record without a TPU is new or lost; then `update_record` records what exists.
     if record.node.incarnation == 0:
         return ()
     return tuple(n for n in world.known_nodes if (n.incarnation or 0) > newest_incarnation(record))

@@ -1,5 +1,5 @@
 """
-Take over a TPU, VM or bucket that tpuctl did not create, and give it back.
+Adopt a TPU, VM or bucket that tpuctl did not create, and give it back.
 
 The steps for a TPU are ordered so that a kill at any line never makes the deployment delete a TPU that does
 not run our agent, and never lets two TPUs run the job under the same incarnation. A VM is labelled first, so

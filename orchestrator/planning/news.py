@@ -43,9 +43,9 @@ def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event
 
     Only in the one pass that first observes its end, or its workers at rest.
     """
-    # A successor may have taken over since the pass before; what is lost then is the TPU before it.
-    taken_over = has_successors(before) and after.node.incarnation != before.node.incarnation
-    record = before if taken_over else after
+    # A successor may have got the job since the pass before; what is lost then is the TPU before it.
+    succeeded = has_successors(before) and after.node.incarnation != before.node.incarnation
+    record = before if succeeded else after
     node, number = current_node(world, record), record.node.incarnation
     stopped = {Condition.WORKERS_STOPPED} if spec.job.run_on == "tpu" else set()
     if node is None or has_failed(node):

@@ -62,7 +62,7 @@ def update_record(record: Record, world: World) -> Record:
     """Return the record with everything that the observation *world* adds to it."""
     now = world.observed_at
     # Existing resources first: operations below are judged by the newest incarnation.
-    record = _take_over_unrecorded(_up_to(record, now), world)
+    record = _record_unrecorded(_up_to(record, now), world)
     for result in world.operations:
         record = _after_operation(record, result, now)
     record = _accepted_by_report(record, world)
@@ -103,7 +103,7 @@ def _not_after(refusal: Refusal, now: float) -> Refusal:
     return refusal if refusal.at <= now else replace(refusal, at=now)
 
 
-def _take_over_unrecorded(record: Record, world: World) -> Record:
+def _record_unrecorded(record: Record, world: World) -> Record:
     """Return the record with the resources that carry our label and are not in it yet."""
     if isinstance(world.bucket, Present):
         record = updated(record, bucket=updated(record.bucket, observed=True))

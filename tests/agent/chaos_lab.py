@@ -80,7 +80,7 @@ class Kill:
     """
     Name where the kill falls, on whom, and on which worker.
 
-    The victim is the agent, the job, both, the machine (then a new incarnation takes over), the slice (the
+    The victim is the agent, the job, both, the machine (then a new incarnation runs), the slice (the
     same, once the other workers have committed their parts), or the disk: both die, and the same incarnation
     goes on with an empty disk.
     """
@@ -100,7 +100,7 @@ class AgentRun:
 
 
 class ChaosLab:
-    """A deployment whose incarnation 1 has left two checkpoints; *workers* machines take over."""
+    """A deployment whose incarnation 1 has left two checkpoints; *workers* machines resume."""
 
     def __init__(self, lab: AgentLab, workers: int) -> None:
         self.lab = lab

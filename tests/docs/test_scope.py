@@ -46,7 +46,7 @@ REFUSALS = {
     ): "overwriting files that it has not made",
     (
         "docs/errors.md",
-        "tpuctl never takes over what it does not know",
+        "tpuctl never uses what it does not know",
     ): "deleting what it did not record and label",
     (
         "docs/decisions/0016-ray-is-a-command-of-the-job.md",

@@ -141,7 +141,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     assert again.record.node.incarnation == 2
 
 
-def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_taken_over(tmp_path):
+def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_the_job(tmp_path):
     """With no watcher the old TPU saves and ends and the next one claims the job: one preemption, one event."""
     lab = EngineLab(tmp_path, latency="realistic")
     controller = lab.up(a_spec(**PAIR))

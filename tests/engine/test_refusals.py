@@ -343,7 +343,7 @@ def test_a_foreign_bucket_stops_with_its_reason(tmp_path):
     assert lab.mutations()["storage.buckets.insert"] <= 2
 
 
-def test_a_bucket_of_another_deployment_is_not_taken_over(lab):
+def test_a_bucket_of_another_deployment_is_not_used(lab):
     """A bucket of the same project that does not carry our label is refused unless it is adopted."""
     from orchestrator.domain.names import region_of
     from orchestrator.domain.ports import NewBucket

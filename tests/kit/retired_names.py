@@ -51,6 +51,7 @@ RETIRED = {
     "NotSent": "ExcludedPath",
     "IgnoreReason": "PatternReason",
     "IgnoreVerdict": "PatternVerdict",
+    "_take_over_unrecorded": "_record_unrecorded; only a lease is taken over",
     "saved_usd_hour": "ended_usd_hour; saved_usd is spot against on demand",
     "SpendStopError": "LimitReachedError",
     "SPENT": "LIMIT_REACHED (an outcome), OVER_BUDGET",

@@ -130,7 +130,7 @@ def test_a_refusal_of_quota_beside_a_node_of_ours_says_nothing_of_the_zones_capa
     assert not holds_one(on_demand.capacity_history, ZONE, TYPE, NOW)
 
 
-def test_what_another_loop_has_learned_of_quota_is_taken_over():
+def test_what_another_loop_has_learned_of_quota_is_used():
     """The newer of both counts; what is yet to come is not believed."""
     mine, theirs = after_full((), ZONE, "", NOW - 50), after_full((), ZONE, "", NOW - 5)
     assert zone_history(merged(mine, theirs, NOW), ZONE, "").full_at == NOW - 5

@@ -101,7 +101,7 @@ def test_nothing_more_is_asked_for_while_a_successor_is_being_made():
     for shown in ((FIRST, second()), (FIRST,)):
         plan = decide(spec(), observed(*shown), update_record(asked(), observed(*shown)))
         assert nodes_of(plan) == ([], [])
-        assert any("takes over when it is READY" in text for text in plan.waiting)
+        assert any("gets the job when it is READY" in text for text in plan.waiting)
 
 
 def test_the_first_one_goes_when_the_other_is_named():

@@ -172,7 +172,7 @@ def record_files(user):
     return list(user.state.glob(f"gcp/{PROJECT}/demo/record.json"))
 
 
-def test_s29_a_record_of_an_older_version_is_taken_over(cloud, user):
+def test_s29_a_record_of_an_older_version_is_read(cloud, user):
     """What it does not know is filled in: the loop and the next `up` leave all as it is."""
     user.up()
     old = rewritten(bucket_object(cloud, RECORD), fields=OLD_FIELDS)

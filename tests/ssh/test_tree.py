@@ -251,7 +251,7 @@ def test_an_archive_of_an_attacker_writes_nothing_elsewhere(tmp_path, attack):
 
 
 def test_devices_hard_links_and_programs_of_root_come_as_nothing(tmp_path):
-    """A device is left out, as is a hard link, which may name any file; setuid is not taken over."""
+    """A device is left out, as is a hard link, which may name any file; setuid is not kept."""
     data = archive(
         (member("dev", tarfile.CHRTYPE, devmajor=1, devminor=3), b""),
         (member("hard", tarfile.LNKTYPE, linkname="/etc/shadow"), b""),

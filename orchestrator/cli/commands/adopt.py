@@ -25,7 +25,7 @@ def command(
     choice: Choice, yes: bool, is_bucket: bool, is_vm: bool, zone: str | None, at_down: str | None, name: str
 ) -> None:  # fmt: skip
     """
-    Take over the TPU VM called NAME, which was made without tpuctl, and start the job on it.
+    Adopt the TPU VM called NAME, which was made without tpuctl, and start the job on it.
 
     It must match the deployment file; differences are listed, with the lines to change. The changes are shown
     and confirmed before anything happens. Bucket and VM are created first if they are missing. With --bucket

@@ -61,7 +61,7 @@ DELETE_SETTLES = 30.0
 """Seconds after which a node that shows no sign of its deletion is deleted once more."""
 NOTICE_POLL = 2.0
 """Seconds between two passes after a preemption notice."""
-NEXT_COMES = "TPU: the next one is being made, and takes over when it is READY"
+NEXT_COMES = "TPU: the next one is being made, and gets the job when it is READY"
 
 
 def decide_node(spec: Spec, world: World, record: Record) -> Decision:
@@ -142,7 +142,7 @@ def _superseded_message(node: Node, record: Record) -> str:
     if 0 < record.race.round == names.round_of(node.labels) and record.race.claimed:
         return f"TPU #{record.node.incarnation} has won the race"
     if 0 < record.race.round == names.round_of(node.labels) and has_successors(record):
-        return f"TPU #{node.incarnation} has not taken over in {CREATE_TIMEOUT / 60:.0f} min"
+        return f"TPU #{node.incarnation} did not get the job in {CREATE_TIMEOUT / 60:.0f} min"
     return f"TPU #{node.incarnation} is not the newest"
 
 
