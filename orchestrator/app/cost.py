@@ -35,10 +35,10 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         now = observe_now(session)
         # An adopted bucket holds objects of others, whose storage is not this deployment's cost.
         bucket = now.world.bucket
-        lent = session.spec.bucket.adopt or (
+        adopted = session.spec.bucket.adopt or (
             isinstance(bucket, Present) and is_given_back(bucket.value.labels)
         )
-        ours = isinstance(bucket, Present) and not lent
+        ours = isinstance(bucket, Present) and not adopted
         stored = _stored(session) if ours else ()
         spent = spending_of(session, now.record, now.world.observed_at, stored)
         state = state_of(session, now, watcher_of(session, now.world))

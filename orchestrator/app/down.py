@@ -200,7 +200,9 @@ def _give_back(session: Session, deletion: Deletion, machines: Sequence[Node | V
         session.reporter.say(f"  {text}")
     for one in machines:
         command = deletion_command(one, session.project)
-        session.reporter.say(f"  {_kind(one)} {one.name} is yours again, and billed. To delete it: {command}")
+        session.reporter.say(
+            f"  {_kind(one)} {one.name} is given back, and billed on. To delete it: {command}"
+        )
 
 
 def give_back(deployment: Deployment, deletion: Deletion, adopted: Sequence[Node | Vm]) -> tuple[str, ...]:
@@ -223,7 +225,7 @@ def give_back(deployment: Deployment, deletion: Deletion, adopted: Sequence[Node
         except TpuctlError as error:
             then = "; then: sudo rm -f /etc/cron.d/tpuctl*" if isinstance(node, Vm) else ""
             messages.append(f"the job on {node.name} could not be stopped: {error.message}{then}")
-        adoption.release(node)
+        adoption.give_back(node)
     return tuple(messages)
 
 
@@ -260,10 +262,10 @@ def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:
     if isinstance(observed, Absent):
         session.reporter.say(f"  there is no bucket {bucket}")
         return False, False
-    lent = isinstance(observed, Present) and names.is_given_back(observed.value.labels)
+    goes_back = isinstance(observed, Present) and names.is_given_back(observed.value.labels)
     # The deployment's folder in a shared bucket is ours, also in a bucket of others.
-    goes = delete_data and (bool(session.spec.bucket.prefix) or not lent)
-    again = ": it was adopted, and is yours again" if lent and delete_data else ""
+    goes = delete_data and (bool(session.spec.bucket.prefix) or not goes_back)
+    again = ": it was adopted, and is given back" if goes_back and delete_data else ""
     if session.spec.bucket.prefix:
         going, staying = f"- the data in {place}", f"  the data in {place} is kept"
     else:

@@ -233,7 +233,7 @@ def main(args: list[str] | None = None) -> None:
         from orchestrator.cli.update import report_newer
 
         report_newer(sys.argv[1:] if args is None else args, __version__)
-    # The same search once more at the end of the process, just before all memory is given back.
+    # The same search once more at the end of the process, just before all memory is freed.
     gc.freeze()
     sys.exit(status)
 

@@ -32,11 +32,12 @@ class EventKind(str, Enum):
     TAKEN_OVER = "taken-over"
     DELETE = "delete"
     DELETE_FAILED = "delete-failed"
-    BUCKET_RELEASED = "bucket-released"
+    # Stored in buckets under the word of before.
+    BUCKET_GIVEN_BACK = "bucket-released"
     VM_ADOPTED = "vm-adopted"
-    VM_RELEASED = "vm-released"
+    VM_GIVEN_BACK = "vm-released"
     NODE_ADOPTED = "node-adopted"
-    NODE_RELEASED = "node-released"
+    NODE_GIVEN_BACK = "node-released"
 
     __str__ = str.__str__
 

@@ -172,7 +172,7 @@ def settle(deployment: Deployment, operation: Operation, hint: str = "") -> None
 
 @dataclass(frozen=True)
 class Adoption:
-    """Adopt or release one machine; *ssh_key* is the line to add to its metadata."""
+    """Adopt one machine, or give it back; *ssh_key* is the line to add to its metadata."""
 
     deployment: Deployment
     ssh_key: str
@@ -210,12 +210,12 @@ class Adoption:
         )
         return number
 
-    def release(self, machine: Node | Vm) -> None:
+    def give_back(self, machine: Node | Vm) -> None:
         """Return a machine to its owner: remove our SSH key and, last, the labels by which a retry finds it."""
         deployment, name, zone = self.deployment, machine.name, machine.zone
         vms, is_vm = deployment.cloud.vms, isinstance(machine, Vm)
         number = None if isinstance(machine, Vm) else machine.incarnation
-        change = Change(Kind.VM if is_vm else Kind.NODE, Verb.UPDATE, name, "released", zone, number)
+        change = Change(Kind.VM if is_vm else Kind.NODE, Verb.UPDATE, name, "given back", zone, number)
         entry = deployment.journal.intend(change, in_bucket=False)
         steps: tuple[Callable[[], Operation | None], ...] = (
             (lambda: vms.expel(name, zone, self.ssh_key), lambda: vms.remove_labels(name, zone, names.LABELS))
@@ -227,8 +227,8 @@ class Adoption:
             if operation is not None:
                 settle(deployment, operation, "its labels may still be there; run again: tpuctl down")
         deployment.journal.result(entry, "ok", in_bucket=False)
-        what, kind = ("VM", EventKind.VM_RELEASED) if is_vm else ("TPU", EventKind.NODE_RELEASED)
-        deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is not part of it any more"))
+        what, kind = ("VM", EventKind.VM_GIVEN_BACK) if is_vm else ("TPU", EventKind.NODE_GIVEN_BACK)
+        deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is given back"))
 
     def stop_job(self, machine: Node | Vm, world: World) -> None:
         """Stop our agent on the machine for good, its cron entry included. Raise RemoteError."""
@@ -240,7 +240,7 @@ class Adoption:
             else node_hosts(deployment.cloud, machine, world)
         )
         seconds = stop_seconds(deployment.spec)
-        script = remote_script("release", str(int(seconds)))
+        script = remote_script("give-back", str(int(seconds)))
         done_on_all = deployment.cloud.remote.run_elevated(hosts, script, seconds + (60 if is_vm else 30))
         for host, done in zip(hosts, done_on_all, strict=True):
             if done.exit_code != 0:

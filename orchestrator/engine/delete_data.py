@@ -105,7 +105,7 @@ class DataDeletion:
         # Before the labels go: the next deployment in this bucket starts from a closed record.
         if (unclosed := self._close()) is not None:
             return unclosed
-        change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "released", bucket.location)
+        change = Change(Kind.BUCKET, Verb.UPDATE, bucket.name, "given back", bucket.location)
         entry = self._deployment.journal.intend(change, in_bucket=False)
         try:
             self._deployment.cloud.buckets.remove_labels(
@@ -118,8 +118,8 @@ class DataDeletion:
         self._deployment.sink(
             Event(
                 self._deployment.clock.now(),
-                EventKind.BUCKET_RELEASED,
-                f"bucket {bucket.name} is yours again",
+                EventKind.BUCKET_GIVEN_BACK,
+                f"bucket {bucket.name} is given back",
             )
         )
         return None

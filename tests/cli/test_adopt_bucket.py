@@ -60,7 +60,7 @@ def test_an_adopted_bucket_holds_the_deployment_and_is_given_back(cloud):
     assert labels(cloud)["tpuctl-deployment"] == "demo"
     user.up()
     said = user.down("--delete-data")
-    assert "yours again" in said.err
+    assert "is given back" in said.err
     assert (labels(cloud), granted(cloud), cloud.nodes()) == ({"owner": "me"}, False, {})
     assert {"theirs.txt", ".tpuctl/record.json"} <= set(cloud.objects())
     # A later deployment takes it again, and begins where this one has ended.

@@ -86,7 +86,7 @@ def test_an_adopted_vm_serves_the_deployment_and_is_given_back(cloud):
     assert user.run("adopt", "--vm", NAME, "--yes").code == 0
     assert [c for c in cloud.log[before:] if c.method.startswith("compute.")] == []
     said = user.down()
-    assert f"VM {NAME} is yours again" in said.err
+    assert f"VM {NAME} is given back" in said.err
     assert f"gcloud compute instances delete {NAME}" in said.err
     assert (cloud.vms(), cloud.nodes(), is_as_before(cloud)) == ({NAME: "RUNNING"}, {}, True)
     tpu_alone = user.run("adopt", "--vm", NAME, "--yes"), user.run("down", "--yes")

@@ -88,7 +88,7 @@ def test_a_deployment_that_cannot_be_watched_stops_no_other(cloud, user):
     assert said.code == 2
 
 
-def test_each_lease_is_given_back_at_the_end(cloud, user):
+def test_each_lease_is_released_at_the_end(cloud, user):
     """The next command need not wait for one to expire."""
     assert watch_all(user, 60).code == 130
     assert not [name for name in cloud.objects(".tpuctl/") if name == ".tpuctl/lease"]

@@ -27,7 +27,7 @@ def test_what_is_not_a_positive_time_with_a_unit_is_refused(text):
 
 @given(st.integers(1, 3 * 10**9), st.sampled_from([1, 0.5, 0.25]))
 def test_what_is_printed_is_read_back(number, share):
-    """Printing loses nothing, so a record gives back the same settings."""
+    """Printing loses nothing, so a record has the same settings."""
     duration = Duration(number * share)
     assert Duration.parse(str(duration)) == duration
 

@@ -67,7 +67,7 @@ def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_pat
     tpu("create", "second", *SHAPE)
     stage.tpuctl("adopt", "second", "--yes")
     stage.wait_for("the job", stage.jobs)
-    assert "is yours again" in stage.tpuctl("down", "--yes").err
+    assert "is given back" in stage.tpuctl("down", "--yes").err
     assert stage.jobs() == {}
     assert tpu("describe", "second", "--format", "value(labels)").strip() == "owner=me"
     tpu("delete", "second")
@@ -89,10 +89,10 @@ def test_a_vm_made_by_gcloud_runs_the_job_and_is_given_back(stage, tmp_path):
     look = ("ssh", "--vm", "--home", "--", "sh", "-c", 'ls "$TPUCTL_CRON_DIR" "$TPUCTL_ROOT"')
     assert {"tpuctl", "agent.pyz"} <= set(stage.tpuctl(*look).out.split())
     (disk,) = stage.cloud.glob("machines/vm-*")
-    assert "VM theirs is yours again" in stage.tpuctl("down", "--yes").err
+    assert "VM theirs is given back" in stage.tpuctl("down", "--yes").err
     assert (stage.jobs(b"sleep"), stage.agents()) == ({}, [])
     assert list((disk / "etc/cron.d").iterdir()) == []
-    assert [path.name.partition("-")[0] for path in (disk / "opt").iterdir()] == ["tpuctl.released"]
+    assert [path.name.rpartition("-")[0] for path in (disk / "opt").iterdir()] == ["tpuctl.given-back"]
     shown = instances("describe", "theirs", "--format", "value(labels,metadata.items)")
     assert "owner=me" in shown
     assert "tpuctl" not in shown

@@ -133,7 +133,7 @@ class Push:
         prepared = re.search(r"^TPUCTL_INCARNATION='(\d+)'", text, re.MULTILINE)
         for host in hosts:
             machine = by_address[host.address]
-            adopting = "TPUCTL_ROLE='vm'" in text or script.name in {"check-vm", "release"}
+            adopting = "TPUCTL_ROLE='vm'" in text or script.name in {"check-vm", "give-back"}
             if machine.startswith("vm-") and adopting:
                 continue  # A VM without the job is looked at, prepared or given back.
             if prepared:

@@ -62,7 +62,7 @@ def test_a_clock_that_was_ahead_delays_no_deployment(path):
     assert CreateBudgetFile(path, 1).take(ZONE, NOW) == 0
 
 
-def test_a_lock_that_is_never_given_back_stops_no_deployment(path, monkeypatch):
+def test_a_lock_that_is_never_released_stops_no_deployment(path, monkeypatch):
     """The budget is courtesy; a deployment that waits for a hung process for ever would be worse."""
     monkeypatch.setattr(create_budget_file, "LOCK_TIMEOUT", 0.01)
     with FileLock(path.with_suffix(".lock")):

@@ -9,6 +9,7 @@ from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified
+from orchestrator.domain.events import EventKind
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
@@ -86,3 +87,9 @@ def test_the_users_of_a_fleet_that_is_up_are_read():
     assert read_users(store) == FleetUsers({"alice": UserSpec(share=2)})
     write_users(store, FleetUsers({"bob": UserSpec()}))
     assert list(verified(store.read(".tpuctl/team.json").data)["team"]["users"]) == ["bob"]
+
+
+def test_what_is_given_back_is_stored_by_its_earlier_word():
+    """Programs read the events of a bucket, those of before and of today."""
+    given_back = (EventKind.NODE_GIVEN_BACK, EventKind.VM_GIVEN_BACK, EventKind.BUCKET_GIVEN_BACK)
+    assert [str(kind) for kind in given_back] == ["node-released", "vm-released", "bucket-released"]

@@ -77,7 +77,7 @@ def test_a_dead_process_of_this_computer_is_not_waited_for(lab):
     lab.controller().one_pass()
 
 
-def test_the_lease_is_given_back(lab):
+def test_the_lease_is_released(lab):
     """A command that ends leaves no lease; a late release does not take another holder's."""
     first = lab.up()
     first.lease.release()

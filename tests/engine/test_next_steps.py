@@ -88,5 +88,5 @@ def test_a_machine_that_could_not_be_given_back_names_the_command_that_tries_aga
         journal=SimpleNamespace(intend=lambda *_, **__: "e"),
     )  # fmt: skip
     with pytest.raises(TransientError, match="VM v: busy") as caught:
-        Adoption(deployment, "key").release(Vm("v", "z", VmState.RUNNING))
+        Adoption(deployment, "key").give_back(Vm("v", "z", VmState.RUNNING))
     assert caught.value.hint.endswith(advice)

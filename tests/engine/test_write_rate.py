@@ -60,7 +60,7 @@ def refusals(lab, monkeypatch):
 
 
 def gone(lab, controller):
-    """End a command: what it knows is in the bucket, and the lease given back."""
+    """End a command: what it knows is in the bucket, and the lease released."""
     controller.records.flush()
     controller.lease.release()
     lab.wait(10)
@@ -161,7 +161,7 @@ def test_a_command_that_has_nothing_to_do_gives_its_lease_back_without_waiting(l
     assert refused == [LEASE]
 
 
-def test_a_lease_given_back_frees_no_later_one(lab, monkeypatch):
+def test_a_lease_released_frees_no_later_one(lab, monkeypatch):
     """The note names the generation: whoever takes the lease after it is respected."""
     gone(lab, lab.up())
     refusals(lab, monkeypatch)

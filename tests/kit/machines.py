@@ -241,7 +241,7 @@ class Ssh:
             return [self._slurm(host, words_of(script)) for host in hosts]
         self._step("ssh run")
         for host, worker in [(host, self._reach(host)) for host in hosts]:
-            if script.name == "release":
+            if script.name == "give-back":
                 self.cloud.machines.end(worker)
                 continue
             adopted = self._startup[host.name] if script.name == "run-startup" else {}

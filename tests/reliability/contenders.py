@@ -107,7 +107,7 @@ class Role:
             append(self.folder, "leave", token)
 
     def contend(self):
-        """Take and give back the lease again and again."""
+        """Take and release the lease again and again."""
         for _ in range(self.rounds):
             with self.taken():
                 time.sleep(random.uniform(0.0, 0.004))  # Long enough for others to come in the middle.
@@ -141,7 +141,7 @@ class Role:
             until((self.folder / "end").exists, "the taker is told to end", TIMEOUT, 0.005)
 
     def lock(self):
-        """Take and give back the lock of this computer again and again."""
+        """Take and release the lock of this computer again and again."""
         for number in range(self.rounds):
             with self._locked():
                 append(self.folder, "enter", number)

@@ -174,7 +174,7 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
     """
     SIGKILL: other computers wait until the lease has run out, the same one knows that the process is dead.
 
-    SIGSTOP past the lease, then SIGCONT: the late write is refused by its generation, and giving back a lease
+    SIGSTOP past the lease, then SIGCONT: the late write is refused by its generation, and releasing a lease
     that is another's by now does nothing.
     """
     with plays(tmp_path) as (killed, here, stopped):

@@ -1,4 +1,4 @@
-"""Handle signals in a block only, and give back what handled them before."""
+"""Handle signals in a block only, and restore what handled them before."""
 
 import signal
 from collections.abc import Callable, Iterable, Iterator

@@ -20,4 +20,4 @@ if [ -s "$root/agent.pyz" ] && [ -s "$root/job.env" ]; then
   # The lock is free when agent and job are gone.
   flock -w "$seconds" -E 75 "$root/job.lock" true || { echo "the agent has not left in $seconds s" >&2; exit 75; }
 fi
-mv "$root" "$root.released-$(date +%s)"
+mv "$root" "$root.given-back-$(date +%s)"
