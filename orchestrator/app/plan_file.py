@@ -92,7 +92,7 @@ def plan_up(session: Session, bundle: str, agent: str) -> UpPlan:
     store = session.cloud.store
     reports = read_heartbeats(store, known.node.incarnation)
     over = with_reported_end(spec, reports, known)
-    wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over))
+    wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over, bundle))
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = update_record(wanted, world)

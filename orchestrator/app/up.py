@@ -21,16 +21,14 @@ from orchestrator.app.source.job_data import (
     warn_of_work_in_vain,
 )
 from orchestrator.app.source.local_data import DataSet
-from orchestrator.app.source.wanted import as_wanted, build_artifacts, trained, with_reported_end
+from orchestrator.app.source.wanted import RUNS_AGAIN, build_artifacts, record_wanted, runs_again
 from orchestrator.app.this_computer.same_place import check_place
 from orchestrator.domain import names
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
-from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
-from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT, Loop
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome, raise_stockout
@@ -251,7 +249,10 @@ def _priced_first(
     check_place(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
-        expected = plan_up(session, bundle, agent).plan
+        found = plan_up(session, bundle, agent)
+    expected = found.plan
+    if runs_again(session.spec, found.as_is.heartbeats, session.records.current, found.record):
+        session.reporter.say(RUNS_AGAIN)
     if goal is Goal.BUCKET_AND_VM:
         expected = replace(expected, changes=tuple(c for c in expected.changes if c.kind is not Kind.NODE))
     # Outside of the reporter's live line, which would overwrite the question.
@@ -339,18 +340,6 @@ def _way_on(session: Session) -> str:
     )
 
 
-def record_wanted(deployment: Deployment, bundle: str, agent: str) -> None:
-    """Put what `up` wants into the record; the first pass stores it before it creates anything."""
-    spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
-    beats = read_heartbeats(deployment.cloud.store, records.current.node.incarnation)
-    complete = trained(spec, deployment.cloud.store, with_reported_end(spec, beats, records.current))
-
-    def wanted(record: Record) -> Record:
-        return as_wanted(spec, with_reported_end(spec, beats, record), bundle, agent, now, complete=complete)
-
-    records.update_later(wanted)
-
-
 def _build_and_record(
     session: Session, approved: Approved | None, sets: tuple[DataSet, ...], *, bucket_first: bool
 ) -> None:
@@ -368,7 +357,8 @@ def _build_and_record(
     if bucket_first:
         first_bucket(session)
         send_data(session, sets)
-    record_wanted(session.deployment, bundle, agent)
+    if record_wanted(session.deployment, bundle, agent):
+        session.reporter.say("the job was done; its code or settings have changed, so it starts again")
 
 
 def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:

@@ -167,7 +167,7 @@ class JobRecord:
 
     *uploaded* names the bundle and agent in the bucket, *pushed* the bundle that was copied to the machines
     over SSH. *settings* is the digest of the settings that `up` wants, *settings_due* says that the machines
-    have others.
+    have others. *before_down* is the bundle that the last `down` has found.
     """
 
     bundle: str = ""
@@ -176,6 +176,7 @@ class JobRecord:
     pushed: str = ""
     settings: str = ""
     settings_due: bool = False
+    before_down: str = ""
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ TIMEOUT = 600.0
 
 def closing(record: Record) -> Record:
     """Return the record of a deployment that is being deleted, so that no loop recreates anything."""
-    return replace(record, job=replace(record.job, bundle="", uploaded="", settings_due=False))
+    job, last = record.job, record.job.bundle or record.job.before_down
+    return replace(record, job=replace(job, bundle="", uploaded="", settings_due=False, before_down=last))
 
 
 def closed(record: Record, now: float) -> Record:

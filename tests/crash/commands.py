@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.expired import remember
 from orchestrator.app.down import delete_all
-from orchestrator.app.up import Goal, pass_until, record_wanted
+from orchestrator.app.source.wanted import record_wanted
+from orchestrator.app.up import Goal, pass_until
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.app.loop.watch import passes_to_the_end
-from orchestrator.app.up import Goal, record_wanted
+from orchestrator.app.source.wanted import record_wanted
+from orchestrator.app.up import Goal
 from orchestrator.clock import SteadyClock, VirtualClock
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names

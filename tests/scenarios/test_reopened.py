@@ -32,6 +32,14 @@ def finished(cloud, user, **words):
     cloud.machines.say("demo", **{**DONE, **words})
 
 
+def done_and_down(cloud, user, *, watched):
+    """Let a job be done, and take its machines down; without a watcher only `down` learns of the end."""
+    finished(cloud, user, committed_step=60)
+    if watched:
+        user.run("watch", timeout=3600)
+    user.down()
+
+
 def verbs(document):
     """Return verb and kind of each change of a plan."""
     return [(change["verb"], change["kind"]) for change in document["changes"]]
@@ -95,6 +103,35 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert "machines that are left" not in explained
     user.edit(job__target_steps=600)
     assert user.run("plan", "--detailed-exitcode").code == 2
+
+
+@pytest.mark.parametrize("watched", [True, False], ids=["noted", "not noted"])
+def test_up_after_down_makes_nothing_for_a_job_that_is_done(cloud, user, watched):
+    """Code, settings and model are those of the job that is done: a TPU would only find that out, and be billed."""
+    done_and_down(cloud, user, watched=watched)
+    planned = user.run("plan", "--detailed-exitcode")
+    assert (planned.code, "More training: raise job.target_steps" in planned.out.replace("\n", " ")) == (
+        0,
+        True,
+    )
+    said = user.up()
+    assert "nothing to do: the job is done" in said.err
+    assert "tpuctl checkpoints fetch" in said.err
+    assert "change the code" in said.err
+    assert (cloud.nodes(), cloud.vms()) == ({}, {})
+    assert "the model" in user.run("checkpoints").out
+    user.write("train.py", "print('other')\n")
+    assert "The job is done; up would start it again." in user.run("plan").out
+    assert "the job was done; its code or settings have changed" in user.up().err
+    assert len(cloud.nodes()) == 1
+
+
+def test_up_after_down_trains_again_if_the_bucket_has_no_model(cloud, user):
+    """The record alone is no model: whoever has deleted the checkpoints wants them anew."""
+    cloud.machines.saves_nothing = lambda _: True
+    done_and_down(cloud, user, watched=True)
+    user.up()
+    assert len(cloud.nodes()) == 1
 
 
 @pytest.mark.parametrize("end", [DONE, {"phase": "failed"}, {"phase": "uncommitted"}], ids=str)

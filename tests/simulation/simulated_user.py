@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.down import delete_all
 from orchestrator.app.loop.watch import passes_to_the_end
-from orchestrator.app.up import Goal, pass_until, record_wanted
+from orchestrator.app.source.wanted import record_wanted
+from orchestrator.app.up import Goal, pass_until
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.loop.loop import run
 from orchestrator.engine.outcome_errors import raise_outcome

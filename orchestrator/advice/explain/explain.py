@@ -135,8 +135,9 @@ def _go_on(facts: DeploymentFacts) -> str:
     fetch = _FETCHES.get(outcome) if outcome else None
     if fetch is None:
         return "tpuctl up"
-    if outcome is Outcome.DONE and target:
-        further = f"to train beyond step {target}, raise job.target_steps, then: tpuctl up"
+    if outcome is Outcome.DONE:
+        beyond, change = (f" beyond step {target}", "") if target else ("", " or change the code")
+        further = f"to train{beyond or ' further'}, raise job.target_steps{change}, then: tpuctl up"
         return f"{fetch} copies what was trained; {further}"
     return f"{fetch} copies what was trained; tpuctl up goes on with it"
 

@@ -20,8 +20,10 @@ from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
+from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
-from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
 from orchestrator.planning.job import job_digest, with_digest_of_today
 from orchestrator.planning.tpu.race import newest_refused
@@ -29,6 +31,7 @@ from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
+RUNS_AGAIN = "The job is done; up would start it again. The model alone: tpuctl checkpoints fetch"
 MAX_UP_TIMES = 100
 """Times of `up` that are remembered; reports of older ones are not read."""
 
@@ -99,18 +102,48 @@ def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record
     return replace(record, outcome=Outcome.FAILED) if failed else record
 
 
-def trained(spec: Spec, store: Store, record: Record) -> str:
-    """Return why the job has nothing left to train, "" if it has or if that is unknown."""
-    target = spec.job.target_steps
-    if record.outcome is not Outcome.DONE or not target:
+def trained(spec: Spec, store: Store, record: Record, bundle: str) -> str:
+    """Return why the job with the code *bundle* has nothing left to train, "" if it has or if that is unknown."""
+    target, before = spec.job.target_steps, with_digest_of_today(spec, record).job
+    # `down` ends the machines and not the model: the same job, brought up again, would find that it is done.
+    same = not before.bundle and (bundle, job_digest(spec)) == (before.before_down, before.settings)
+    if record.outcome is not Outcome.DONE or not (target or same):
         return ""
     try:
-        found = read_checkpoints(store, spec.job.checkpoint)
-    except TpuctlError:
+        complete = [one for one in read_checkpoints(store, spec.job.checkpoint) if one.complete]
+    except NotFoundError:
         return ""
+    except TpuctlError:
+        # Unknown is not absent: for a model that may be there, no machine is bought.
+        return record.message if same else ""
     # A count of saves says nothing about steps.
-    step = next((one.step for one in found if one.complete and not one.counted), 0)
-    return f"checkpoint {step} has reached job.target_steps ({target})" if step >= target else ""
+    step = next((one.step for one in complete if not one.counted), 0)
+    if target and step >= target:
+        return f"checkpoint {step} has reached job.target_steps ({target})"
+    return record.message if same and complete else ""
+
+
+def runs_again(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], before: Record, after: Record) -> bool:
+    """Return whether `up` opens a job again that was done; *before* and *after* are the records around it."""
+    return with_reported_end(spec, beats, before).outcome is Outcome.DONE and after.outcome is None
+
+
+def record_wanted(deployment: Deployment, bundle: str, agent: str) -> bool:
+    """
+    Put what `up` wants into the record; the first pass stores it before it creates anything.
+
+    Return whether this opens a job again that was done.
+    """
+    spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
+    before, store = records.current, deployment.cloud.store
+    beats = read_heartbeats(store, before.node.incarnation)
+    complete = trained(spec, store, with_reported_end(spec, beats, before), bundle)
+
+    def wanted(record: Record) -> Record:
+        return as_wanted(spec, with_reported_end(spec, beats, record), bundle, agent, now, complete=complete)
+
+    records.update_later(wanted)
+    return runs_again(spec, beats, before, records.current)
 
 
 def as_wanted(

@@ -6,6 +6,7 @@ from rich.text import Text
 
 from orchestrator.advice.preview import Preview
 from orchestrator.app.plan import Planned
+from orchestrator.app.source.wanted import RUNS_AGAIN
 from orchestrator.cli.console import page, print_json, say
 from orchestrator.cli.views import check
 from orchestrator.domain.machines.scopes import node_scopes
@@ -33,7 +34,11 @@ _COLOURS = {
     Verb.STOP: "yellow",
 }
 
-RUNS_AGAIN = "The job is done; up would start it again. The model alone: tpuctl checkpoints fetch"
+MORE = (
+    "Next: tpuctl checkpoints fetch copies the model. More training: raise job.target_steps or change the code, "
+    "then tpuctl up"
+)
+"""What to do with a job that is done."""
 
 
 def show(
@@ -93,6 +98,8 @@ def render(
         console.print(_change(preview, change, verbose=verbose), width=width)
     for text in preview.plan.waiting:
         console.print(f"  waiting: {text}", markup=False, width=width)
+    if done and preview.plan.empty:
+        console.print(MORE, markup=False, width=width)
     if not over:
         console.print()
         console.print(_prices(preview), width=width)

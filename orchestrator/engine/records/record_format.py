@@ -60,6 +60,7 @@ NESTED = {
     "pushed": "job.pushed",
     "job": "job.settings",
     "settings_due": "job.settings_due",
+    "before_down": "job.before_down",
     "remote_failed_since": "ssh.failed_since",
     "next_remote_at": "ssh.next_try_at",
     "on_demand": "deadline.on_demand",
