@@ -198,7 +198,7 @@ class Agent:
         # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
         held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
         last = max(record.attempt, _count(held.get("attempt")))
-        self._runner.record = replace(record, attempts=max(record.attempts, _count(held.get("starts"))))
+        self._runner.record = replace(record, attempts=max(record.attempts, _count(held.get("attempts"))))
         latest = parts.patiently("read the gang", parts.attempts.latest)
         if latest is None:
             newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
@@ -231,7 +231,7 @@ class Agent:
         self._parts.status.set(
             attempt=attempt.attempt,
             resumed_from=attempt.resume_step,
-            starts=self._runner.record.attempts,
+            attempts=self._runner.record.attempts,
             committed_step=newest.step if newest is not None else None,
         )
 

@@ -11,6 +11,7 @@ from typing import Any, List, Optional, Tuple
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.contract.bucket.heartbeat_keys import with_current_keys
 from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
 from orchestrator.contract.clock import Clock
@@ -122,7 +123,7 @@ class SaveIntervalTracker:
         with self._lock:
             self._pauses = [*self._pauses, seconds][-SAVES:]
             self._paused += seconds
-        self._status.set(save_stalled=round(self._paused, 3))
+        self._status.set(save_pauses=round(self._paused, 3))
         self._report()
 
     def take_save(self, now: float) -> None:
@@ -131,12 +132,12 @@ class SaveIntervalTracker:
             self._came = [*self._came, now][-SAVES:]
             apart = [b - a for a, b in zip(self._came, self._came[1:])]  # noqa: B905 (Python 3.8)
         if len(apart) > 1:
-            self._status.set(save_apart=round(median(apart), 1))
+            self._status.set(observed_save_interval=round(median(apart), 1))
 
     def _report(self) -> None:
         """Put the save pause into the heartbeat, also if the job decides when to save."""
         pause, whence = self._save_pause()
-        self._status.set(save_cost=round(pause, 3), save_cost_from=whence)
+        self._status.set(save_pause=round(pause, 3), save_pause_from=whence)
 
     def write(self) -> None:
         """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
@@ -154,10 +155,10 @@ class SaveIntervalTracker:
         # Atomically, since the job may read it at any moment.
         write_atomically(self._settings.layout.save_interval, f"{seconds:.0f}\n")
         self._written = seconds
-        self._status.set(save_every=round(seconds))
+        self._status.set(save_interval=round(seconds))
         if auto:
             self._report()
-            self._status.set(save_life=round(self._between_interruptions()))
+            self._status.set(time_between_interruptions=round(self._between_interruptions()))
 
     def _periods(self) -> Tuple[WorkPeriod, ...]:
         """Return the periods of work of earlier machines, from the last reports of their worker 0."""
@@ -180,9 +181,9 @@ class SaveIntervalTracker:
 def _save_pause_in(data: bytes) -> Optional[Tuple[float, str]]:
     """Return the save pause and its source from a last report, None if it was neither measured nor reported."""
     try:
-        report: Any = json.loads(data)
-        pause, whence = float(report["save_cost"]), report["save_cost_from"]
-    except (ValueError, KeyError, TypeError, OverflowError):
+        report = with_current_keys(json.loads(data))
+        pause, whence = float(report["save_pause"]), report["save_pause_from"]
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
     return (max(RESOLUTION, pause), whence) if whence in LEARNT and isfinite(pause) else None
 

@@ -98,7 +98,7 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
     lab.fault = away
     Rescue(parts).in_time(RescueMoment.NOTICE, 1, None, 0.0, SECONDS)
     lab.fault = lambda _request: None
-    assert (parts.status.get("unclaimed_files") == 1) is saved
+    assert (parts.status.get("uncommitted_files") == 1) is saved
     assert ("not everything is in the bucket" in parts.status.body()["message"]) is not saved
     took = clock.monotonic() - began
     # A call under way is not cut: the agent leaves without it.

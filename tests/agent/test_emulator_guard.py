@@ -135,7 +135,7 @@ def test_agent_refuses_says_why_and_stays_down(lab, name, value):
     beat = one.heartbeat()
     assert beat["phase"] == "failed"
     assert name in beat["message"]
-    assert beat["starts"] == 0
+    assert beat["attempts"] == 0
     assert name in (one.root / "state/stop").read_text()
     assert not (one.root / "current").exists()
     assert lab.attempts() == []

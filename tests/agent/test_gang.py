@@ -89,7 +89,7 @@ def test_zombie_that_wakes_up_late_starts_nothing(lab: AgentLab) -> None:
     lab.put(".tpuctl/gang/2/000001.json", b"{}")
     machine = lab.machine().run_to_end()
 
-    assert machine.heartbeat()["starts"] == 0
+    assert machine.heartbeat()["attempts"] == 0
     assert lab.manifests() == []
 
 
@@ -107,7 +107,7 @@ def test_training_goes_on_while_the_bucket_is_away(lab: AgentLab) -> None:
     assert machine.wait(60) == 0
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 60, 1)
+    assert (beat["phase"], beat["committed_step"], beat["attempts"]) == ("done", 60, 1)
 
 
 def test_short_faults_are_retried_unseen(lab: AgentLab) -> None:
@@ -121,7 +121,7 @@ def test_short_faults_are_retried_unseen(lab: AgentLab) -> None:
     lab.fault = every_third
     beat = lab.machine().run_to_end().heartbeat()
 
-    assert (beat["phase"], beat["committed_step"], beat["starts"]) == ("done", 40, 1)
+    assert (beat["phase"], beat["committed_step"], beat["attempts"]) == ("done", 40, 1)
 
 
 def test_verdict_on_other_code_does_not_bind(lab: AgentLab) -> None:
@@ -148,7 +148,7 @@ def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: AgentLab) -> Non
     """Jobs that fail because another machine is dead are not at fault; when it lives, they are."""
     broken = {"_CRASH_AT": "3", "_CRASHES": 99, "FAILURES": 2, "_STEPS": 50}
     first, second = two_workers(lab, **broken)
-    first.until(lambda: first.heartbeat().get("starts", 0) >= 1, "the first start")
+    first.until(lambda: first.heartbeat().get("attempts", 0) >= 1, "the first start")
     second.kill_all()
     first.until(lambda: "worker 1 is silent" in first.heartbeat().get("message", ""), "the missing worker")
     assert VERDICT not in lab.names()

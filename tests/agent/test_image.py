@@ -175,7 +175,7 @@ def test_an_image_that_does_not_exist_is_said_and_no_job_starts(lab: AgentLab, i
 
     assert one.heartbeat()["phase"] == "failed"
     assert "manifest unknown" in one.heartbeat()["message"]
-    assert not one.heartbeat()["starts"]
+    assert not one.heartbeat()["attempts"]
 
 
 def test_a_machine_without_docker_says_so(lab: AgentLab, images: Registry, tmp_path: Path) -> None:

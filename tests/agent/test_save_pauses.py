@@ -119,7 +119,7 @@ while True:
     Path(f"{file}.new").write_text(json.dumps(news))
     os.replace(f"{file}.new", file)
     beat = json.loads((root / "state" / "status.json").read_text())
-    if beat["save_cost_from"] == "measured" and step >= 240:
+    if beat["save_pause_from"] == "measured" and step >= 240:
         print("ENDS", told, flush=True)
         break
 """
@@ -134,7 +134,7 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     machine.run_to_end()
     reported = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
     beat = machine.heartbeat()
-    assert beat["save_cost_from"] == "measured"
+    assert beat["save_pause_from"] == "measured"
     # No save is free: one that seems so would be asked for without end.
-    assert RESOLUTION <= beat["save_cost"] < reported / 2
-    assert beat["save_stalled"] is not None
+    assert RESOLUTION <= beat["save_pause"] < reported / 2
+    assert beat["save_pauses"] is not None

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.agreement.attempts import Attempt, AttemptStore
+from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.cloud import storage
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
@@ -330,16 +331,27 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: AgentLab
 def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: AgentLab) -> None:
     """The first thread that comes reports the start of a job; what comes with it is in one report."""
     status, reporter = reporting(lab, VirtualClock())
-    status.set(phase="run", starts=1)
+    status.set(phase="run", attempts=1)
     reporter.report()
     before = len(lab.writes)
     reporter.report(at_once=True)
     assert len(lab.writes) == before
-    status.set(starts=2)
+    status.set(attempts=2)
     reporter.report(at_once=True)
-    assert lab.json(heartbeat_name(1, 0))["starts"] == 2
+    assert lab.json(heartbeat_name(1, 0))["attempts"] == 2
     reporter.report()
     assert len(lab.writes) == before + 2
+
+
+def test_the_count_of_an_earlier_release_is_continued(lab: AgentLab) -> None:
+    """Its report and its state/job.json call the attempts `starts`."""
+    lab.put(heartbeat_name(1, 0), json.dumps({"attempt": 3, "starts": 4}).encode())
+    _, reporter = reporting(lab, VirtualClock())
+    reporter.report()
+    assert lab.json(heartbeat_name(1, 0))["attempts"] == 4
+    layout = settings_of(lab).layout
+    layout.job.write_text(json.dumps({"attempt": 3, "starts": 4}))
+    assert attempt_record.load(layout).attempts == 4
 
 
 def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: AgentLab) -> None:

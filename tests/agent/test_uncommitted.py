@@ -59,9 +59,9 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Age
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["starts"], beat["unclaimed_files"]) == ("uncommitted", 1, 2)
+    assert (beat["phase"], beat["attempts"], beat["uncommitted_files"]) == ("uncommitted", 1, 2)
     assert (beat["uncommitted"], beat["uncommitted_place"]) == ("sub/final.npz", "checkpoints")
-    assert beat["unclaimed_complete"] is True
+    assert beat["uncommitted_complete"] is True
     assert retained(lab) == {
         "checkpoints/latest.npz": b"latest" * 100, "checkpoints/sub/final.npz": b"final" * 100,
     }  # fmt: skip
@@ -78,7 +78,7 @@ def test_a_job_that_saved_nothing_is_not_done_either(lab: AgentLab) -> None:
     machine = flat(lab, script="print('trained, and forgot to save')\n").run_to_end()
 
     assert machine.heartbeat()["phase"] == "uncommitted"
-    assert machine.heartbeat()["unclaimed_files"] == 0
+    assert machine.heartbeat()["uncommitted_files"] == 0
     assert "no file was found" in machine.heartbeat()["message"]
 
 
@@ -113,7 +113,7 @@ def test_a_job_that_is_given_up_leaves_its_files(lab: AgentLab) -> None:
     machine = flat(lab, _STATUS=3, FAILURES=2).run_to_end()
 
     assert machine.heartbeat()["phase"] == "failed"
-    assert machine.heartbeat()["starts"] == 2
+    assert machine.heartbeat()["attempts"] == 2
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
@@ -126,7 +126,7 @@ def test_a_notice_brings_the_newest_files(lab: AgentLab) -> None:
     assert machine.wait() == 0
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["preempted"], beat["unclaimed_complete"]) == ("stopped", True, True)
+    assert (beat["phase"], beat["preempted"], beat["uncommitted_complete"]) == ("stopped", True, True)
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
@@ -170,7 +170,7 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: AgentLab) -> None:
     machine.run_to_end()
 
     beat = machine.heartbeat()
-    assert (beat["phase"], beat["starts"], len(retained(lab))) == ("uncommitted", 1, 16)
+    assert (beat["phase"], beat["attempts"], len(retained(lab))) == ("uncommitted", 1, 16)
     early = {f"unclaimed/g1/w0/checkpoints/{n}.npz" for n in (15, 14, 13, 12)}
     assert [observed.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
 
@@ -181,11 +181,11 @@ def test_a_new_machine_learns_that_the_job_had_ended(lab: AgentLab) -> None:
     code = first.env["TPUCTL_BUNDLE"]
 
     second = lab.machine("m1", INCARNATION=2, BUNDLE=code, JOB_DIGEST="d1").run_to_end()
-    assert (second.heartbeat()["phase"], second.heartbeat()["starts"]) == ("uncommitted", 0)
-    assert second.heartbeat()["unclaimed_files"] == 2
+    assert (second.heartbeat()["phase"], second.heartbeat()["attempts"]) == ("uncommitted", 0)
+    assert second.heartbeat()["uncommitted_files"] == 2
 
     other = lab.machine("m2", INCARNATION=3, BUNDLE=code, JOB_DIGEST="d2").run_to_end()
-    assert other.heartbeat()["starts"] == 1, "other settings are another job"
+    assert other.heartbeat()["attempts"] == 1, "other settings are another job"
     assert len(retained(lab, 3)) == 2
     assert not list(lab.names("unclaimed/g3/w0/")), "the same bytes lie there already"
 
@@ -268,7 +268,7 @@ def test_outputs_go_on_from_what_the_last_machine_had(lab: AgentLab) -> None:
 
     second = lab.machine("m1", INCARNATION=2, **job).run_to_end()
 
-    assert (second.heartbeat()["phase"], second.heartbeat()["starts"]) == ("done", 1)
+    assert (second.heartbeat()["phase"], second.heartbeat()["attempts"]) == ("done", 1)
     assert "found True" in lab.log(2)
     assert lab.read("checkpoints/00000002/g2/w0/part-1.csv") == b"1"
 

@@ -162,9 +162,9 @@ def uncommitted(stage):
     stage.machines.report(
         phase="uncommitted",
         uncommitted="ckpt.pt",
-        unclaimed_files=1,
-        unclaimed_bytes=5,
-        unclaimed_complete=True,
+        uncommitted_files=1,
+        uncommitted_bytes=5,
+        uncommitted_complete=True,
     )
 
 

@@ -32,7 +32,7 @@ def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
         "a refusal", lambda: next((b for b in stage.beats() if b["phase"] == "failed"), None)
     )
     assert "no_proxy is '*', which leads past the proxy to Google" in beat["message"]
-    assert beat["starts"] == 0
+    assert beat["attempts"] == 0
     assert "RAN" not in stage.logs(1)
 
     stage.write(command="python3 look.py", setup="echo SETUP RAN")

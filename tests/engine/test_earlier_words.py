@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
+from orchestrator.contract.bucket.heartbeat_keys import EARLIER_KEYS
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.events import EventKind
@@ -49,6 +50,24 @@ def test_the_report_of_an_earlier_agent_is_read():
     assert beat == Heartbeat(
         1, 0, Phase.UNCOMMITTED, 5.0, uncommitted_files=2, uncommitted_bytes=9, uncommitted_complete=False
     )
+
+
+def test_each_key_of_an_earlier_agent_is_read_and_the_present_one_counts():
+    """Machines of both releases report to one controller."""
+    begin = {"incarnation": 1, "worker": 0, "phase": "run"}
+    numbers = {key: number for number, key in enumerate(sorted(EARLIER_KEYS), start=1)}
+    earlier = {**numbers, "save_cost_from": "measured", "unclaimed_complete": True}
+    present = {EARLIER_KEYS[key]: value for key, value in earlier.items()}
+    beats = [
+        parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, 5.0, data))
+        for body in (earlier, present, {**present, **dict.fromkeys(earlier, 99)})
+        for data in (json.dumps({**begin, **body}).encode(),)
+    ]
+    assert beats == [Heartbeat(1, 0, Phase.RUN, 5.0, **present)] * 3
+    assert earlier.keys() == {
+        "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
+        "programs_back", "programs_compiled", "unclaimed_bytes", "unclaimed_complete", "unclaimed_files",
+    }  # fmt: skip
 
 
 def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():

@@ -67,7 +67,11 @@ def test_status_and_explain_say_how_often_the_job_saves_and_why(cloud, user):
     texts = []
     for pause, every in ((0.5, 85), (40.0, 760)):
         cloud.machines.say(
-            "demo", save_every=every, save_cost=pause, save_cost_from="measured", save_life=7200
+            "demo",
+            save_interval=every,
+            save_pause=pause,
+            save_pause_from="measured",
+            time_between_interruptions=7200,
         )
         texts.append(user.run("status", "--fresh").out)
     assert "every 1 min 25 s: a save stops the training for 0.5 s (measured)" in texts[0]

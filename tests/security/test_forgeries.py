@@ -21,7 +21,6 @@ from orchestrator.domain.record import Candidate
 from orchestrator.domain.text.clean_text import clean
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.bucket.heartbeats import (
-    STORED_KEYS,
     Heartbeats,
     _readers,
     parse_heartbeat,
@@ -51,8 +50,8 @@ WHOLE = {
     "schema": 1, "deployment": "demo", "incarnation": 1, "worker": 0, "workers": 1, "bundle": "b" * 64,
     "phase": "run",
     "step": 40, "began_at": 0, "loss": 1.5, "committed_step": 32, "committed_at": 1.0e9, "resumed_from": None,
-    "attempt": 1, "starts": 1, "failures": 0, "exit_code": None, "progress_at": 1.0e9, "notice": False,
-    "preempted": False, "save_every": 30.0, "message": "", "timings": {"boot": 1.0e9},
+    "attempt": 1, "attempts": 1, "failures": 0, "exit_code": None, "progress_at": 1.0e9, "notice": False,
+    "preempted": False, "save_interval": 30.0, "message": "", "timings": {"boot": 1.0e9},
 }  # fmt: skip
 
 
@@ -70,7 +69,7 @@ def stored(body, name=NAME, updated=1.0e9):
 
 def forgeries():
     """Yield every field of a report with every value, alone and two at a time, and without the field."""
-    names = sorted({*WHOLE, *(STORED_KEYS.get(f.name, f.name) for f in fields(Heartbeat))} - {"updated"})
+    names = sorted({*WHOLE, *(f.name for f in fields(Heartbeat))} - {"updated"})
     for number, name in enumerate(names):
         yield {key: value for key, value in WHOLE.items() if key != name}
         for value in EVIL:
@@ -126,18 +125,6 @@ def test_each_type_of_a_field_has_its_model():
     assert set(_readers()) == {f.name for f in fields(Heartbeat)} - {"updated"}
 
 
-def test_a_field_with_another_name_than_its_key_is_read_from_what_agents_write():
-    """Machines of an earlier release are still at work, and those of this one write the same keys."""
-    numbers = {key: number for number, key in enumerate(STORED_KEYS.values(), start=1)}
-    written = {**numbers, "save_cost_from": "measured", "unclaimed_complete": True}
-    beat = parse_heartbeat(stored({**WHOLE, **written}))
-    assert {key: getattr(beat, name) for name, key in STORED_KEYS.items()} == written
-    assert written.keys() == {
-        "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
-        "programs_back", "programs_compiled", "unclaimed_bytes", "unclaimed_complete", "unclaimed_files",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -167,7 +154,7 @@ def test_a_name_that_is_no_workers_is_no_report(name):
 @pytest.mark.parametrize(
     "forged",
     [{"committed_at": "zz"}, {"timings": 5}, {"progress_at": "zz"}, {"message": [1]}, {"loss": "x"},
-     {"workers": 10**9}, {"workers": None}, {"workers": 1.5}, {"starts": "x"}],
+     {"workers": 10**9}, {"workers": None}, {"workers": 1.5}, {"attempts": "x"}],
 )  # fmt: skip
 def test_one_bad_report_is_unknown_for_its_worker_only(lab, forged):
     """The others are read, the watch goes on, and nothing is made or deleted for it."""

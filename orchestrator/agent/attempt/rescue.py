@@ -123,8 +123,8 @@ class Rescue:
         if not shown and self._parts.status.get("uncommitted_place") == BUCKET:
             place, name = BUCKET, str(self._parts.status.get("uncommitted"))
         self._parts.status.set(
-            unclaimed_files=len(manifest.files), unclaimed_bytes=manifest.size,
-            unclaimed_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
+            uncommitted_files=len(manifest.files), uncommitted_bytes=manifest.size,
+            uncommitted_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
             uncommitted_state=self.state_of(place, name),
         )  # fmt: skip
 

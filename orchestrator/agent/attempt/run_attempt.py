@@ -189,8 +189,9 @@ class AttemptRunner:
         for note in found:
             say(note)
             parts.log.say(note)
-        parts.status.set(phase=Phase.RUN, starts=self.record.attempts + 1, message="; ".join(found)[:MESSAGE])
-        self._save_record(attempts=self.record.attempts + 1)
+        attempts = self.record.attempts + 1
+        parts.status.set(phase=Phase.RUN, attempts=attempts, message="; ".join(found)[:MESSAGE])
+        self._save_record(attempts=attempts)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
             parts.heartbeat_writer.report(5.0, at_once=True)

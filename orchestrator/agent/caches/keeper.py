@@ -87,7 +87,7 @@ class CacheKeeper:
         back = self._caches.programs_restored
         if back is not None:
             now = len(programs(self._settings.layout))
-            status.set(programs_back=back, programs_compiled=max(0, now - back))
+            status.set(xla_programs_restored=back, xla_programs_compiled=max(0, now - back))
         rests = self._clock.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
         # All workers have the same caches, so worker 0 alone stores them.
         if self._settings.worker or (self._checked_at and rests):

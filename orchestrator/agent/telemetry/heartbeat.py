@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
+from orchestrator.contract.bucket.heartbeat_keys import with_current_keys
 from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
@@ -23,16 +24,16 @@ from orchestrator.contract.report_pause import report_pause
 SCHEMA = 1
 _UNKNOWN = (
     "step", "began_at", "loss", "rate", "total_steps", "committed_step", "committed_at", "resumed_from",
-    "exit_code", "progress_at", "save_every", "save_cost", "save_life", "save_apart", "save_stalled",
-    "commit_seconds", "unclaimed_complete",
-    "programs_back", "programs_compiled",
+    "exit_code", "progress_at", "save_interval", "save_pause", "time_between_interruptions",
+    "observed_save_interval", "save_pauses", "commit_seconds", "uncommitted_complete",
+    "xla_programs_restored", "xla_programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
 """Write intervals from the `at` in an earlier agent's report to the next write: it is older than its own write."""
-_INHERITED = ("attempt", "starts")
+_INHERITED = ("attempt", "attempts")
 
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
@@ -56,9 +57,9 @@ class Status:
         self._heartbeat = settings.heartbeat
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
-            **dict.fromkeys(("attempt", "starts", "failures", "unclaimed_files", "unclaimed_bytes"), 0),
+            **dict.fromkeys(("attempt", "attempts", "failures", "uncommitted_files", "uncommitted_bytes"), 0),
             **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
-            **dict.fromkeys(("progress_from", "save_cost_from", "message", "image", *_UNCOMMITTED), ""),
+            **dict.fromkeys(("progress_from", "save_pause_from", "message", "image", *_UNCOMMITTED), ""),
             "schema": SCHEMA,
             "deployment": settings.deployment,
             "incarnation": settings.incarnation,
@@ -208,7 +209,7 @@ class HeartbeatWriter:
     def _read_before(self, timeout: float) -> Dict[str, Any]:
         if self._before is None:
             held = self._bucket.read(self._name, timeout)
-            self._before = json_value(held.data if held is not None else None) or {}
+            self._before = with_current_keys(json_value(held.data if held is not None else None) or {})
         return self._before
 
 

@@ -15,6 +15,7 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any
 
+from orchestrator.contract.bucket.heartbeat_keys import with_current_keys
 from orchestrator.contract.bucket.limits import (
     ALL_HEARTBEATS,
     HEARTBEATS,
@@ -36,21 +37,6 @@ MAX_ENTRIES = 64
 """Most entries of a list or a table in a heartbeat."""
 SLOWEST, FASTEST = 1e-7, 1e9
 """Range of believable rates, in steps per second."""
-STORED_KEYS = {
-    "attempts": "starts",
-    "observed_save_interval": "save_apart",
-    "save_interval": "save_every",
-    "save_pause": "save_cost",
-    "save_pause_from": "save_cost_from",
-    "save_pauses": "save_stalled",
-    "time_between_interruptions": "save_life",
-    "uncommitted_bytes": "unclaimed_bytes",
-    "uncommitted_complete": "unclaimed_complete",
-    "uncommitted_files": "unclaimed_files",
-    "xla_programs_restored": "programs_back",
-    "xla_programs_compiled": "programs_compiled",
-}
-"""Keys of the stored heartbeat whose field has another name; agents of every release write these."""
 SIGNED = frozenset({"loss", "exit_code", "rate"})
 # No leading zeros: two names for one worker would be two reports in an unknown order.
 _NAME = re.compile(rf"{re.escape(HEARTBEAT)}(0|[1-9]\d{{0,8}})/(0|[1-9]\d{{0,3}})")
@@ -76,10 +62,8 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     missing = [name for name in ("incarnation", "worker", "phase") if name not in body]
     if missing:
         raise ValueError(f"it has no {', '.join(missing)}")
-    keys = {name: STORED_KEYS.get(name, name) for name in _readers()}
-    values = {
-        name: read(keys[name], body[keys[name]]) for name, read in _readers().items() if keys[name] in body
-    }
+    body = with_current_keys(body)
+    values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
     beat = Heartbeat(updated=stored.updated, **values)
     # Any machine can write any report: one whose content contradicts its name is rejected.
     if (beat.incarnation, beat.worker) != worker_of(stored.name):
