@@ -48,6 +48,10 @@ NAMES = {
     "programs_back": "xla_programs_restored",
     "programs_compiled": "xla_programs_compiled",
     "starts": "attempts",
+    "total_steps": "reported_target_steps; target_steps is the file's",
+    "unused_numbers": "unused_incarnations",
+    "watcher_where": "watcher_on",
+    "rate": "steps_per_second",
     "saves_stopped": "save_pauses_s",
 }
 """A whole name of a key or an option that has another name now."""
@@ -69,7 +73,6 @@ FINE_HERE = FINE | {"unchanged"}
 
 MANY_TYPES = {
     "changed": "of an error a sentence; of `fleet hold` and `ssh-config` whether; of `cp` the files",
-    "checkpoint": "its step; in `status --all` its step and age, as people read it; in `rehearse` what is in it",
     "leftovers": "of one deployment with kind and zone; of a fleet by the name of its node",
     "secrets": "`secret list` has those of the project; `plan` where each variable of the job comes from",
     "source": "a path, in `data` and `cp`; who has observed, with the age of that, in `status`",

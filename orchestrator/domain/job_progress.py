@@ -79,7 +79,7 @@ def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -
 
 def last_step(beat: Heartbeat, target: int | None) -> int | None:
     """Return the step at which the job ends: the *target* of the deployment file, else what the job reports."""
-    return beat.total_steps if target is None else target
+    return beat.reported_target_steps if target is None else target
 
 
 def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:

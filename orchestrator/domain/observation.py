@@ -249,8 +249,8 @@ class Heartbeat:
     exit_code: int | None = None
     rate: float | None = None
     """Steps per second."""
-    total_steps: int | None = None
-    """Last step of the training, as the job reports it."""
+    reported_target_steps: int | None = None
+    """Last step of the training, as the job reports it; `job.target_steps` counts before it."""
     progress_from: str = ""
     """Where the step comes from: file, pattern, events, commits, or the name of a preset."""
     format: str = ""

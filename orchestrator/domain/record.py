@@ -325,7 +325,7 @@ def last_incarnation(record: Record) -> int:
     return max(numbers, default=0)
 
 
-def unused_numbers(record: Record) -> tuple[int, ...]:
+def unused_incarnations(record: Record) -> tuple[int, ...]:
     """Return the numbers before the newest TPU's that no TPU ever had: each request under one was refused."""
     names = [span.name for span in record.spans if span.kind is Kind.NODE]
     ran = {incarnation_of(name, {}) for name in names}

@@ -81,18 +81,19 @@ class WorkerStatus:
     """
     The last report of a worker; ages are in seconds.
 
-    *checkpoint* is the step that it has committed last. Fields with a default are those that an earlier release
-    did not publish.
+    *checkpoint_step* is the one that it has committed last, *reported_target_steps* the last step of the training
+    as the job reports it; `job.target_steps` counts before it. Fields with a default are those that an earlier
+    release did not publish.
     """
 
     worker: int
     phase: str
     step: int | None
     loss: float | None
-    rate: float | None = None
-    total_steps: int | None = None
+    steps_per_second: float | None = None
+    reported_target_steps: int | None = None
     progress_from: str = ""
-    checkpoint: int | None
+    checkpoint_step: int | None
     checkpoint_counted: bool = False
     format: str = ""
     checkpoint_age_s: float | None
@@ -111,9 +112,9 @@ class WorkerStatus:
 
 @dataclass(frozen=True, kw_only=True)
 class WatcherStatus:
-    """The holder of the lease; *where* is "vm" for the loop on the VM, else "elsewhere"."""
+    """The holder of the lease; *on* is "vm" for the loop on the VM, else "elsewhere"."""
 
-    where: str
+    on: str
     who: str
     command: str
     since: float = 0.0
@@ -181,9 +182,10 @@ class DeploymentStatus:
     """
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
-    *checkpoint* is the newest one with a part of every worker, *resumes_from* the step from which a job without
-    a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited for; *waits_for* has
-    the same with times as numbers. Fields with a default are those that an earlier release did not publish.
+    *checkpoint_step* is that of the newest checkpoint with a part of every worker, *resumes_from* the step from
+    which a job without a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited
+    for; *waits_for* has the same with times as numbers. Fields with a default are those that an earlier release
+    did not publish.
     """
 
     name: str
@@ -194,7 +196,7 @@ class DeploymentStatus:
     uncommitted_message: str = ""
     rescued_message: str = ""
     incarnation: int
-    unused_numbers: tuple[int, ...] = ()
+    unused_incarnations: tuple[int, ...] = ()
     preemptions: int
     up: bool = True
     deleted_at: float | None = None
@@ -203,7 +205,7 @@ class DeploymentStatus:
     unpriced: tuple[str, ...] = ()
     resources: tuple[ResourceStatus, ...]
     workers: tuple[WorkerStatus, ...]
-    checkpoint: int | None
+    checkpoint_step: int | None
     resumes_from: int | None = None
     watcher: WatcherStatus | None
     safety_nets: tuple[SafetyNet, ...] = ()
@@ -232,10 +234,7 @@ class DeploymentStatus:
 
         Raise KeyError, TypeError or AttributeError if it is none.
         """
-        # Under the keys of earlier versions, too.
-        usd = body["usd"] if "usd" in body else body["cost_usd"]
-        earlier = {new: body[old] for new, old in _EARLIER_KEYS.items() if old in body}
-        known = _fields_of(cls, {**earlier, **body})
+        known = _fields_of(cls, body)
         workers = tuple(WorkerStatus(**_fields_of(WorkerStatus, row)) for row in body["workers"])
         known |= {
             "state": _state(body.get("state")),
@@ -244,18 +243,17 @@ class DeploymentStatus:
                 ResourceStatus(**_fields_of(ResourceStatus, row)) for row in body["resources"]
             ),
             "workers": workers,
-            "checkpoint": body.get("checkpoint", _least_checkpoint(workers)),
-            "usd": usd,
-            "upper_usd": body.get("upper_usd", body.get("cost_upper_usd", usd)),
+            "checkpoint_step": known.get("checkpoint_step", _least_checkpoint(workers)),
+            "upper_usd": known.get("upper_usd", known["usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
-            "unused_numbers": tuple(body.get("unused_numbers", ())),
+            "unused_incarnations": tuple(known.get("unused_incarnations", ())),
             "next_steps": tuple(body["next_steps"]),
             "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
             "safety_nets": tuple(
                 SafetyNet(**_fields_of(SafetyNet, row)) for row in body.get("safety_nets", ())
             ),
             "watcher": _parsed(WatcherStatus, body["watcher"]),
-            "deadline": _parsed(DeadlineStatus, _deadline(body.get("deadline"))),
+            "deadline": _parsed(DeadlineStatus, body.get("deadline")),
             "saves": _parsed(SavesStatus, body.get("saves")),
             "sidecars": tuple(SidecarStatus(**_fields_of(SidecarStatus, row)) for row in body["sidecars"]),
             "source": StatusSource(**_fields_of(StatusSource, body["source"])),
@@ -267,12 +265,18 @@ class DeploymentStatus:
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 
-def _deadline(row: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return a published deadline under the keys of today: the mode was `runs_on` once."""
-    return {"mode": row["runs_on"], **row} if row and "runs_on" in row else row
-
-
-_EARLIER_KEYS = {"message": "reason", "uncommitted_message": "uncommitted", "rescued_message": "unclaimed"}
+_EARLIER_KEYS: Mapping[type[Any], Mapping[str, str]] = {
+    DeploymentStatus: {
+        "message": "reason", "uncommitted_message": "uncommitted", "rescued_message": "unclaimed",
+        "usd": "cost_usd", "upper_usd": "cost_upper_usd", "checkpoint_step": "checkpoint",
+        "unused_incarnations": "unused_numbers",
+    },
+    WorkerStatus: {
+        "checkpoint_step": "checkpoint", "steps_per_second": "rate", "reported_target_steps": "total_steps",
+    },
+    WatcherStatus: {"on": "where"},
+    DeadlineStatus: {"mode": "runs_on"},
+}  # fmt: skip
 """Keys under which an earlier release published a field."""
 
 
@@ -284,12 +288,14 @@ def _state(value: Any) -> DeploymentState:
 
 def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:
     """Return the checkpoint that all workers have, as far as the last one of each shows it."""
-    steps = [worker.checkpoint for worker in workers]
+    steps = [worker.checkpoint_step for worker in workers]
     return None if None in steps else min((step for step in steps if step is not None), default=None)
 
 
 def _fields_of(shape: type[Any], row: Mapping[str, Any]) -> dict[str, Any]:
-    return {one.name: row[one.name] for one in fields(shape) if one.name in row}
+    earlier = {new: row[old] for new, old in _EARLIER_KEYS.get(shape, {}).items() if old in row}
+    under_keys = {**earlier, **row}
+    return {one.name: under_keys[one.name] for one in fields(shape) if one.name in under_keys}
 
 
 def _parsed(shape: type[Any], row: Mapping[str, Any] | None) -> Any:

@@ -158,7 +158,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     headline = (facts.record.message or "the deployment has ended") if outcome else nexts
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
-    saved = [w.checkpoint for w in status.workers if w.checkpoint is not None]
+    saved = [w.checkpoint_step for w in status.workers if w.checkpoint_step is not None]
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
     redone, redone_message = redone_texts(summary)
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
@@ -223,7 +223,7 @@ def _trains(facts: PageFacts) -> bool:
 
 
 def _target(facts: PageFacts) -> int | None:
-    totals = (worker.total_steps for worker in facts.status.workers)
+    totals = (worker.reported_target_steps for worker in facts.status.workers)
     return facts.status.target_steps or next(filter(None, totals), None)
 
 
@@ -234,7 +234,7 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
         return None
     text = f"step {step:,} of {target:,}, {progress_percent(min(1.0, step / target))}"
     workers = facts.status.workers
-    rates = [worker.rate for worker in workers if worker.rate]
+    rates = [worker.steps_per_second for worker in workers if worker.steps_per_second]
     if _trains(facts) and len(rates) == len(workers):
         text += f", {rate_text(min(rates))}"
     eta = facts.status.eta_s

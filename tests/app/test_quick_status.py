@@ -41,7 +41,7 @@ BODY = {
     "workers": [], "safety_nets": [], "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None,
     "budget_usd": None,
     "ttl_remaining_s": 600.0, "deadline": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
-    "watcher": {"where": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,
+    "watcher": {"on": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,
              "alive": True},
 }  # fmt: skip
 PROGRAM = """\

@@ -261,7 +261,7 @@ def test_a_push_without_a_tpu_leaves_the_code_for_the_next_one(cloud, user):
 def test_without_a_watcher_the_loss_and_the_checkpoint_are_shown(cloud, user):
     """The preemption counts when it is seen; with the TPU gone the newest checkpoint is still in the bucket."""
     user.watch(300)
-    assert user.run("status", "--json").document["checkpoint"]
+    assert user.run("status", "--json").document["checkpoint_step"]
     cloud.model.preempt("demo-tpu-g1")
     cloud.wait(120)
     lost = user.type("status", "demo", "--fresh").out
@@ -343,10 +343,10 @@ def test_a_record_of_a_computer_without_the_key_is_asked_about_once(cloud, user)
 
 def test_the_checkpoint_of_a_gang_is_the_one_that_all_workers_have():
     """What each has committed last may be another step for each of them; its age is nobody's then."""
-    workers = [worker(0, checkpoint=60), worker(1, checkpoint=50)]
+    workers = [worker(0, checkpoint_step=60), worker(1, checkpoint_step=50)]
     assert saved_text(body(workers=workers)) == "step 50", "as an earlier release published it"
-    assert checkpoint_text(body(workers=workers, checkpoint=20)) == "step 20"
-    assert checkpoint_text(body(workers=workers, checkpoint=None)) == ""
+    assert checkpoint_text(body(workers=workers, checkpoint_step=20)) == "step 20"
+    assert checkpoint_text(body(workers=workers, checkpoint_step=None)) == ""
 
 
 def test_logs_end_with_what_down_has_cut_off(cloud, user):

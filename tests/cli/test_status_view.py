@@ -29,7 +29,7 @@ def worker(number=0, **more):
         "phase": "run",
         "step": 120,
         "loss": 2.31,
-        "checkpoint": 110,
+        "checkpoint_step": 110,
         "attempts": 1,
         "message": "",
     }
@@ -47,7 +47,7 @@ def body(**more):
             BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],
         "workers": [worker()], "safety_nets": [], "next_steps": [], "next_pass_in_s": 9.0,
-        "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
+        "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
         "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
         "source": {"by": "the loop on the VM", "age_s": 4.0},
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_status_is_shown_like_this(name, found, width):
 def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     """A job that runs needs nothing, but after a preemption nothing would come."""
     holder = loop and {
-        "where": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
+        "on": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
     rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body().as_dict()["resources"]]
     lines = status_lines(body(watcher=holder, next_pass_in_s=None, resources=rows), unbilled=False, width=0)
@@ -132,7 +132,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
 )  # fmt: skip
 def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
     """It says whether a new TPU is requested and where the job goes on, and promises no time."""
-    workers = [worker(rate=4.0)] if state != "resuming" else []
+    workers = [worker(steps_per_second=4.0)] if state != "resuming" else []
     found = body(state=state, resumes_from=step, workers=workers, eta_s=None)
     lines = status_lines(found, unbilled=False, width=0, drawn=True)
     assert f"state        {meaning}" in lines
@@ -145,7 +145,7 @@ def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
 
 
 @pytest.mark.parametrize(
-    "workers", [[], [worker(checkpoint=None, step=None, loss=None)]], ids=["none", "new"]
+    "workers", [[], [worker(checkpoint_step=None, step=None, loss=None)]], ids=["none", "new"]
 )
 @pytest.mark.parametrize("state", ["tpu-lost", "replacing", "resuming"])
 def test_the_checkpoint_of_a_job_without_a_tpu_is_the_one_it_resumes_from(state, workers):
@@ -388,8 +388,12 @@ def test_the_table_of_all_deployments_fits_the_terminal():
 @pytest.mark.parametrize(
     ("workers", "more", "cells"),
     [
-        ([worker(rate=4.25)], {"eta_s": 65.0}, ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old")),
-        ([worker(phase="setup", step=None, loss=None, checkpoint=None)], {}, ("setup", "-")),
+        (
+            [worker(steps_per_second=4.25)],
+            {"eta_s": 65.0},
+            ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old"),
+        ),
+        ([worker(phase="setup", step=None, loss=None, checkpoint_step=None)], {}, ("setup", "-")),
         (
             [worker(phase="done", checkpoint_counted=True)],
             {},
@@ -408,7 +412,7 @@ def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer()
     """As `status --all --json` prints it."""
     known, unknown = DeploymentRow("a", "p", body()).as_dict(), DeploymentRow("a", "p", None, "why").as_dict()
     assert list(known) == list(unknown)
-    assert (known["job"], known["checkpoint"]) == (
+    assert (known["job"], known["checkpoint_message"]) == (
         "runs, step 120 of 400 (30%), loss 2.31",
         "step 110, 12 s old",
     )
@@ -422,15 +426,17 @@ def test_nothing_is_drawn_without_a_terminal():
 
 def test_rate_and_remaining_time_are_shown_where_they_are_known():
     """The slowest worker's; nothing is said of what nobody knows."""
-    reported = job_text(body(workers=[worker(rate=4.25, total_steps=None)], eta_s=65.0))
+    reported = job_text(body(workers=[worker(steps_per_second=4.25, reported_target_steps=None)], eta_s=65.0))
     assert reported == "runs, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
-    assert job_text(body(workers=[worker(rate=0.05)])).endswith("loss 2.31, 20 s/step")
-    assert job_text(body(workers=[worker(rate=None)], eta_s=None)).endswith("loss 2.31")
+    assert job_text(body(workers=[worker(steps_per_second=0.05)])).endswith("loss 2.31, 20 s/step")
+    assert job_text(body(workers=[worker(steps_per_second=None)], eta_s=None)).endswith("loss 2.31")
 
 
 def test_the_last_step_may_be_known_from_the_job_alone():
     """A progress bar of the job shows it, where the deployment file has no target_steps."""
-    reported = job_text(body(target_steps=None, workers=[worker(total_steps=240, rate=2.0)], eta_s=60.0))
+    reported = job_text(
+        body(target_steps=None, workers=[worker(reported_target_steps=240, steps_per_second=2.0)], eta_s=60.0)
+    )
     assert reported == "runs, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 
 

@@ -122,7 +122,13 @@ def test_after_a_resume_the_live_line_says_that_the_job_runs():
 
 def test_rate_and_remaining_time_and_budget_are_said(capsys):
     """Plain and live lines have them."""
-    far = {"step": 120000, "total_steps": 500000, "loss": 2.345, "rate": 3.21, "committed_step": 119000}
+    far = {
+        "step": 120000,
+        "reported_target_steps": 500000,
+        "loss": 2.345,
+        "rate": 3.21,
+        "committed_step": 119000,
+    }
     (report,) = observed(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
     assert live_texts(report, spec, 12.34, 15.0)[0] == (
@@ -131,9 +137,12 @@ def test_rate_and_remaining_time_and_budget_are_said(capsys):
     assert bar_of(report, spec) == (0.24, "step 120000 of 500000, 32 h 53 min left")
     over = replace(report, step=500001)
     assert bar_of(over, spec)[1] == "step 500001 of 500000", "what is left is job.grace, to end by itself"
-    assert bar_of(replace(report, total_steps=None), spec) is None
+    assert bar_of(replace(report, reported_target_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34, 15.0)
-    assert "3.21 steps/s, checkpoint" in live_texts(replace(report, total_steps=None), spec, 12.34, 15.0)[0]
+    assert (
+        "3.21 steps/s, checkpoint"
+        in live_texts(replace(report, reported_target_steps=None), spec, 12.34, 15.0)[0]
+    )
     bounded = replace(spec, watch=replace(spec.watch, budget_usd=20.0))
     assert live_texts(report, bounded, 12.34, 15.0)[0].endswith("15.00 of 20 USD")
 

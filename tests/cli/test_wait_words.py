@@ -39,10 +39,10 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
 
 def test_the_head_of_the_status_says_which_numbers_never_ran():
     """Without it "TPU #3, 1 preemption" reads as a lost TPU that nobody saw."""
-    shown = body(incarnation=3, preemptions=1, unused_numbers=[2])
+    shown = body(incarnation=3, preemptions=1, unused_incarnations=[2])
     (head, *_) = fitted(shown, unbilled=True, wide=False, colour=False)
     assert head == "numpy-lm  TPU #3 (#2 never ran), 1 preemption"
-    many = body(incarnation=9, preemptions=1, unused_numbers=[2, 3, 4, 5, 6])
+    many = body(incarnation=9, preemptions=1, unused_incarnations=[2, 3, 4, 5, 6])
     assert "(#2, #3, #4, #5 ... never ran)" in fitted(many, unbilled=True, wide=False, colour=False)[0]
 
 

@@ -18,7 +18,7 @@ from tests.planning.planning_kit import make_spec
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
 ALIVE = {
-    "where": "vm",
+    "on": "vm",
     "who": "root@vm",
     "command": "watch on the VM",
     "since": 0.0,
@@ -39,7 +39,7 @@ def line(loop, *, vm="RUNNING", outcome=None):
     [
         (line(ALIVE), "on the VM, last renewed 8 s ago"),
         (
-            line({**ALIVE, "where": "elsewhere", "who": "me@laptop", "command": "watch"}),
+            line({**ALIVE, "on": "elsewhere", "who": "me@laptop", "command": "watch"}),
             "tpuctl watch of me@laptop, last renewed 8 s ago",
         ),
         (

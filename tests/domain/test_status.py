@@ -14,19 +14,19 @@ from orchestrator.domain.status import (
 )
 
 WORKER = {
-    "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "rate": 4.25, "total_steps": 400,
-    "progress_from": "output", "checkpoint": 110, "checkpoint_counted": False, "format": "torch",
+    "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "steps_per_second": 4.25, "reported_target_steps": 400,
+    "progress_from": "output", "checkpoint_step": 110, "checkpoint_counted": False, "format": "torch",
     "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, "attempts": 1, "image": "", "xla_programs_restored": None,
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {
     "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted_message": "",
     "rescued_message": "",
-    "incarnation": 3, "unused_numbers": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
+    "incarnation": 3, "unused_incarnations": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
     "upper_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
-    "checkpoint": 110, "resumes_from": None,
-    "watcher": {"where": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
+    "checkpoint_step": 110, "resumes_from": None,
+    "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
     "safety_nets": [{"name": "TPU", "armed": False, "text": "it runs until you delete it"}],
     "next_steps": ["TPU: CREATING"], "waits": True,
@@ -41,9 +41,9 @@ BODY = {
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
     "message", "uncommitted_message", "rescued_message", "up", "deleted_at", "upper_usd", "unpriced",
-    "checkpoint",
+    "checkpoint_step",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
-    "unused_numbers", "safety_nets",
+    "unused_incarnations", "safety_nets",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 EARLIER = {
@@ -52,6 +52,10 @@ EARLIER = {
     "unclaimed": "1 file",
 }  # fmt: skip
 """Keys and values that it had instead."""
+EARLIER_OF_WORKER = {
+    "checkpoint": "checkpoint_step", "rate": "steps_per_second", "total_steps": "reported_target_steps"
+}  # fmt: skip
+"""Its keys of a worker, with those of today."""
 
 
 def test_the_json_of_a_status_has_each_key_in_its_order():
@@ -61,7 +65,7 @@ def test_the_json_of_a_status_has_each_key_in_its_order():
 
 def test_a_status_without_deadline_watcher_and_saves_has_their_keys():
     """They are null."""
-    body = BODY | {"deadline": None, "watcher": None, "saves": None, "workers": [], "checkpoint": None}
+    body = BODY | {"deadline": None, "watcher": None, "saves": None, "workers": [], "checkpoint_step": None}
     assert json.dumps(DeploymentStatus.from_dict(body).as_dict()) == json.dumps(body)
 
 
@@ -73,7 +77,7 @@ def test_a_state_of_a_later_release_is_not_known():
 
 def test_what_an_earlier_release_published_is_read():
     """Its sum is that at the highest prices, and its workers show which checkpoint all of them have."""
-    workers = [WORKER | {"checkpoint": 60}, WORKER | {"worker": 1, "checkpoint": 50}]
+    workers = [WORKER | {"checkpoint_step": 60}, WORKER | {"worker": 1, "checkpoint_step": 50}]
     body = {key: value for key, value in BODY.items() if key not in LATER_KEYS}
     found = DeploymentStatus.from_dict(body | {"workers": workers, **EARLIER})
     assert (found.message, found.outcome, found.state) == (
@@ -82,9 +86,11 @@ def test_what_an_earlier_release_published_is_read():
         DeploymentState.UNCOMMITTED,
     )
     assert (found.uncommitted_message, found.rescued_message) == ("a.pt is nowhere", "1 file")
-    assert (found.upper_usd, found.checkpoint, found.up, found.unpriced) == (0.0438, 50, True, ())
+    assert (found.upper_usd, found.checkpoint_step, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (
-        DeploymentStatus.from_dict(body | {"workers": [*workers, WORKER | {"checkpoint": None}]}).checkpoint
+        DeploymentStatus.from_dict(
+            body | {"workers": [*workers, WORKER | {"checkpoint_step": None}]}
+        ).checkpoint_step
         is None
     )
 
@@ -107,6 +113,20 @@ def test_what_is_no_status_is_refused(body):
 def test_a_status_with_the_older_key_of_the_mode_is_read():
     """A watcher of before may have published it."""
     before = BODY | {"deadline": {"due": "tomorrow", "forecast": "on time", "runs_on": "spot"}}
+    assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
+
+
+def test_a_status_with_the_older_keys_of_steps_incarnations_and_watcher_is_read():
+    """A watcher of before may have published it."""
+    worker = {key: value for key, value in WORKER.items() if key not in EARLIER_OF_WORKER.values()}
+    before = {
+        key: value for key, value in BODY.items() if key not in ("checkpoint_step", "unused_incarnations")
+    }
+    watcher = {key: value for key, value in BODY["watcher"].items() if key != "on"} | {"where": "vm"}
+    before |= {
+        "workers": [worker | {old: WORKER[new] for old, new in EARLIER_OF_WORKER.items()}],
+        "checkpoint": BODY["checkpoint_step"], "unused_numbers": [2], "watcher": watcher,
+    }  # fmt: skip
     assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
 
 

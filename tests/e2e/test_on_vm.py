@@ -62,7 +62,7 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     stage.wait_for("the loop after the VM's boot", lambda: loops(stage))
     stage.wait_for("its lease", lambda: holder(stage).get("pid") in loops(stage))
     body = stage.status()
-    assert (body["watcher"]["where"], body["watcher"]["alive"], body["incarnation"]) == ("vm", True, 2)
+    assert (body["watcher"]["on"], body["watcher"]["alive"], body["incarnation"]) == ("vm", True, 2)
 
     # People go first, from any computer.
     watch = stage.start("watch")

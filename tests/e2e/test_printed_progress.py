@@ -36,7 +36,7 @@ def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
 
     (worker,) = stage.status()["workers"]
     assert (worker["step"], worker["loss"], worker["progress_from"]) == (90, 0.7273, "lines")
-    assert 1 < worker["rate"] < 11
+    assert 1 < worker["steps_per_second"] < 11
     assert "step 90 of 100 (90%), loss 0.7273" in stage.tpuctl("status").out
     assert "iter 90:" in stage.logs(1), "Python held back what it printed"
 

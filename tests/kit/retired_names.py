@@ -68,5 +68,8 @@ RETIRED = {
     "SavedState": "SaveState",
     "Checkpoint": "CompleteCheckpoint",
     "Held": "ObservedSave",
+    "unused_numbers": "unused_incarnations",
+    "total_steps": "reported_target_steps (the job's), target_steps (the file's)",
+    "watcher_where": "watcher_on",
 }
 """Of classes, functions, arguments and fields."""

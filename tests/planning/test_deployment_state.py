@@ -7,7 +7,7 @@ import pytest
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Absent, NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
-from orchestrator.domain.record import Span, unused_numbers
+from orchestrator.domain.record import Span, unused_incarnations
 from orchestrator.domain.status import DeploymentState
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state, resuming_command
@@ -105,7 +105,7 @@ def test_watch_goes_on_with_what_up_has_recorded(was, command):
 def test_numbers_that_no_tpu_ever_had_are_known():
     """A refused request uses its number up; an adopted TPU's name does not tell its own."""
     third = (*SPANS, Span(Kind.NODE, "demo-tpu-g4", "us-central1-a", NOW - 30, None))
-    assert unused_numbers(record(incarnation=4, spans=third)) == (2, 3)
-    assert unused_numbers(record(spans=SPANS)) == ()
+    assert unused_incarnations(record(incarnation=4, spans=third)) == (2, 3)
+    assert unused_incarnations(record(spans=SPANS)) == ()
     adopted = (Span(Kind.NODE, "their-tpu", "us-central1-a", NOW - 900, NOW - 60), third[-1])
-    assert unused_numbers(record(incarnation=4, spans=adopted)) == ()
+    assert unused_incarnations(record(incarnation=4, spans=adopted)) == ()

@@ -60,7 +60,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     ]
     catalog = load_catalog()
     summary = summarise(beats, events, preemptions=2, wall=3400, usd=1.5, on_demand_usd=4.0)
-    worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint": 400}
+    worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint_step": 400}
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
         "state": record.outcome.value if record.outcome else "running",

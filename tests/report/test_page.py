@@ -79,7 +79,7 @@ def test_the_page_needs_no_network_and_runs_no_script():
 def test_what_others_wrote_stays_text(text):
     """Names, messages, events, reasons: no element and no attribute comes of them."""
     row = {"name": "n", "project": "p", "message": "", "preemptions": 0, "usd": 0.0}
-    words = dict.fromkeys(("outcome", "tpu", "job", "checkpoint"), "x")
+    words = dict.fromkeys(("outcome", "tpu", "job", "checkpoint_message"), "x")
 
     def live(said):
         rows = [{**row, **dict.fromkeys(words, said)}, {**row, "name": said}, {**row, "message": said}]
@@ -200,11 +200,11 @@ def test_checkpoints_are_drawn_where_they_were_saved():
 def test_a_running_job_shows_how_far_it_is_and_when_it_ends():
     """The share, the rate, and the time by the clock."""
     found = facts()
-    worker = replace(found.status.workers[0], phase="run", rate=2.0, total_steps=800)
+    worker = replace(found.status.workers[0], phase="run", steps_per_second=2.0, reported_target_steps=800)
     status = replace(found.status, outcome=None, target_steps=None, eta_s=200.0, workers=(worker,))
     words = Reader(page(replace(found, status=status))).words
     assert "step 400 of 800, 50%, 2 steps/s, about 3 min 20 s left (until 09:26 UTC)" in words
-    unknown = replace(status, eta_s=None, workers=(replace(worker, total_steps=None),))
+    unknown = replace(status, eta_s=None, workers=(replace(worker, reported_target_steps=None),))
     assert "left (until" not in Reader(page(replace(found, status=unknown))).words
 
 

@@ -23,7 +23,14 @@ def test_no_rate_makes_the_record_unreadable(tmp_path, rate):
     spec = a_spec(vm="none", watch__budget_usd=500.0)
     first = lab.up(spec)
     number = first.record.node.incarnation
-    report = {"incarnation": number, "worker": 0, "phase": "run", "rate": rate, "step": 1, "total_steps": 9}
+    report = {
+        "incarnation": number,
+        "worker": 0,
+        "phase": "run",
+        "rate": rate,
+        "step": 1,
+        "reported_target_steps": 9,
+    }
     lab.put(f".tpuctl/heartbeat/{number}/0", json.dumps(report).encode())
     first.one_pass()
     first.records.flush()
@@ -85,7 +92,7 @@ def test_steps_that_a_machine_has_made_up_end_with_it():
 
 def test_a_time_too_far_away_for_a_date_is_no_forecast():
     """It could not even be printed as a date."""
-    slow = beat(phase=Phase.RUN, step=1, total_steps=2**50, rate=1e-7, updated=NOW)
+    slow = beat(phase=Phase.RUN, step=1, reported_target_steps=2**50, rate=1e-7, updated=NOW)
     assert seconds_remaining((slow,), None) is None
 
 

@@ -75,7 +75,7 @@ class AttemptRunner:
             began_at=None,
             loss=None,
             rate=None,
-            total_steps=None,
+            reported_target_steps=None,
             progress_from="",
             message="",
         )

@@ -63,7 +63,7 @@ class FleetStatus:
 
     *nodes_up* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
     The cost so far is from *usd* to *upper_usd*, where the price lists differ; *node_usd_hour* and
-    *node_upper_usd_hour* are the price of a node, idle or not, None if unknown. *watcher_where* is where the
+    *node_upper_usd_hour* are the price of a node, idle or not, None if unknown. *watcher_on* is where the
     watcher runs: `vm`, `elsewhere`, or "" for nowhere.
     """
 
@@ -80,7 +80,7 @@ class FleetStatus:
     nodes_wanted: int | None
     node_usd_hour: float | None
     node_upper_usd_hour: float | None
-    watcher_where: str
+    watcher_on: str
     users: tuple[UserRow, ...] = ()
 
 
@@ -149,7 +149,7 @@ def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Rep
 
 def _watched_from(head: Session, world: World) -> str:
     watcher = watcher_of(head, world)
-    return watcher.where if watcher and watcher.alive else ""
+    return watcher.on if watcher and watcher.alive else ""
 
 
 def _cost(session: Session) -> Estimate:

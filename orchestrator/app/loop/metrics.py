@@ -38,8 +38,8 @@ COUNTERS: Mapping[str, str] = {
 PER_WORKER = {
     "tpuctl_worker_step": "step",
     "tpuctl_worker_loss": "loss",
-    "tpuctl_worker_steps_per_second": "rate",
-    "tpuctl_worker_checkpoint_step": "checkpoint",
+    "tpuctl_worker_steps_per_second": "steps_per_second",
+    "tpuctl_worker_checkpoint_step": "checkpoint_step",
     "tpuctl_worker_checkpoint_age_seconds": "checkpoint_age_s",
     "tpuctl_worker_heartbeat_age_seconds": "heartbeat_age_s",
 }

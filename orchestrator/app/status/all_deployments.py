@@ -20,7 +20,7 @@ AT_ONCE = 8
 """Deployments observed in parallel."""
 FRESH = 3.0
 """Seconds for which a zone's list is shared; less than the time between two observations."""
-FIELDS = ("state", "outcome", "tpu", "job", "checkpoint", "preemptions", "usd", "source")
+FIELDS = ("state", "outcome", "tpu", "job", "checkpoint_message", "preemptions", "usd", "source")
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,11 @@ class DeploymentRow:
         row = {"name": self.name, "project": self.project}
         if self.status is None:
             return {**row, **dict.fromkeys(FIELDS), "message": self.message}
-        texts = {"tpu": self.tpu, "job": job_text(self.status), "checkpoint": checkpoint_text(self.status)}
+        texts = {
+            "tpu": self.tpu,
+            "job": job_text(self.status),
+            "checkpoint_message": checkpoint_text(self.status),
+        }
         body = {**self.status.as_dict(), **texts}
         return {**row, **{key: body[key] for key in FIELDS}, "message": self.message}
 

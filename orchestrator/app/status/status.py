@@ -15,7 +15,7 @@ from orchestrator.domain.lease import LIFE, LOOP, Holder
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, VmState, World
 from orchestrator.domain.plan import Plan
-from orchestrator.domain.record import Record, last_incarnation, unused_numbers
+from orchestrator.domain.record import Record, last_incarnation, unused_incarnations
 from orchestrator.domain.status import (
     FROM_CLOUD,
     DeploymentState,
@@ -124,7 +124,7 @@ def carries_out(watcher: WatcherStatus | None, world: World) -> bool:
     if watcher is None or not watcher.alive:
         return False
     stopped = isinstance(world.vm, Present) and world.vm.value.state is not VmState.RUNNING
-    return watcher.where != "vm" or not stopped
+    return watcher.on != "vm" or not stopped
 
 
 def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentStatus:
@@ -150,7 +150,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         uncommitted_message="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
         rescued_message=rescued_text(beats),
         incarnation=last_incarnation(record),
-        unused_numbers=unused_numbers(record),
+        unused_incarnations=unused_incarnations(record),
         preemptions=record.node.preemptions,
         up=bool(record.job.bundle),
         deleted_at=bill.deleted_at if bill else None,
@@ -159,7 +159,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         unpriced=tuple(bill.breakdown.unpriced if bill else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
-        checkpoint=common_step(beats) or _step_in_bucket(found),
+        checkpoint_step=common_step(beats) or _step_in_bucket(found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
@@ -257,7 +257,7 @@ def watcher_status(holder: Holder, age: float) -> WatcherStatus:
     """Return a lease *holder* that renewed *age* seconds ago."""
     return WatcherStatus(
         # From the lease object itself; an unreadable one names no command and so is never "vm".
-        where="vm" if holder.command == LOOP else "elsewhere",
+        on="vm" if holder.command == LOOP else "elsewhere",
         who=holder.who,
         command=holder.command,
         since=holder.since,
@@ -274,10 +274,10 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             phase=b.phase.value,
             step=b.step,
             loss=b.loss,
-            rate=None if b.rate is None else round(b.rate, 4),
-            total_steps=b.total_steps,
+            steps_per_second=None if b.rate is None else round(b.rate, 4),
+            reported_target_steps=b.reported_target_steps,
             progress_from=b.progress_from,
-            checkpoint=b.committed_step,
+            checkpoint_step=b.committed_step,
             checkpoint_counted=b.committed_counted,
             format=b.format,
             checkpoint_age_s=_age(world.observed_at, b.committed_at),

@@ -34,8 +34,8 @@ def job_text(status: DeploymentStatus) -> str:
         return ", ".join(filter(None, ("last report", step_text(status) or NO_STEP, _loss(slowest))))
     parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status)]
     parts.append(_loss(slowest))
-    if slowest.phase == "run" and slowest.rate:
-        parts.append(rate_text(slowest.rate))
+    if slowest.phase == "run" and slowest.steps_per_second:
+        parts.append(rate_text(slowest.steps_per_second))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
 
 
@@ -54,7 +54,7 @@ def step_text(status: DeploymentStatus) -> str:
     slowest = _slowest(status)
     if slowest is None or slowest.step is None:
         return ""
-    target = status.target_steps or slowest.total_steps
+    target = status.target_steps or slowest.reported_target_steps
     share = f" of {target} ({progress_percent(slowest.step / target)})" if target else ""
     return f"step {slowest.step}{share}"
 
@@ -67,13 +67,15 @@ def eta_text(status: DeploymentStatus) -> str:
 
 
 def _slowest(status: DeploymentStatus) -> WorkerStatus | None:
-    return min(status.workers, key=lambda w: (w.step or 0, w.checkpoint or 0), default=None)
+    return min(status.workers, key=lambda w: (w.step or 0, w.checkpoint_step or 0), default=None)
 
 
 def share_done(status: DeploymentStatus) -> float | None:
     """Return the finished part of the job's steps, from 0 to 1, by its slowest worker; None if unknown."""
     steps = [w.step for w in status.workers if w.step is not None]
-    target = status.target_steps or next((w.total_steps for w in status.workers if w.total_steps), 0)
+    target = status.target_steps or next(
+        (w.reported_target_steps for w in status.workers if w.reported_target_steps), 0
+    )
     return min(1.0, min(steps) / target) if steps and target else None
 
 
@@ -87,10 +89,10 @@ def checkpoint_text(status: DeploymentStatus, *, step: str = "step ") -> str:
     if found is None and status.resumes_from is not None:
         return f"{step}{status.resumes_from}" + (RESUMES if step else "")
     if found is None:
-        unreported = status.checkpoint is not None and not status.workers
-        return f"{step}{status.checkpoint}{', in the bucket' if step else ''}" if unreported else ""
+        unreported = status.checkpoint_step is not None and not status.workers
+        return f"{step}{status.checkpoint_step}{', in the bucket' if step else ''}" if unreported else ""
     # If that is older than what each worker has committed last, no worker reports its age.
-    ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint == found]
+    ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_step == found]
     known = [age for age in ages if age is not None]
     age = max(known) if known and len(known) == len(ages) else None
     return saved_text(status, step=step) + ("" if age is None else f", {span_text(age)} old")
@@ -106,9 +108,9 @@ def saved_text(status: DeploymentStatus, *, step: str = "step ") -> str:
 
 def _newest_of_all(status: DeploymentStatus) -> int | None:
     """Return the number of that checkpoint; None while a worker has committed none."""
-    if not status.workers or any(w.checkpoint is None for w in status.workers):
+    if not status.workers or any(w.checkpoint_step is None for w in status.workers):
         return None
-    return status.checkpoint
+    return status.checkpoint_step
 
 
 def next_pass_text(status: DeploymentStatus) -> str:

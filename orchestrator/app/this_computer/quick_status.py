@@ -56,7 +56,7 @@ def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | 
 def aged_status(found: Snapshot) -> DeploymentStatus:
     """Return a published status with its age and source."""
     watcher = found.status.watcher
-    on_vm = watcher is not None and watcher.where == "vm"
+    on_vm = watcher is not None and watcher.on == "vm"
     return aged(found.status, found.age, "the loop on the VM" if on_vm else "the watcher")
 
 

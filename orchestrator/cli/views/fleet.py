@@ -120,7 +120,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
                 {**asdict(one), "usd": round(one.usd, 4), "upper_usd": round(one.upper_usd, 4)}
                 for one in status.users
             ],
-            "watcher_where": status.watcher_where,
+            "watcher_on": status.watcher_on,
         }  # fmt: skip
         print_json("fleet-status", body)
         return
@@ -146,8 +146,8 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
     if status.vm != "none":
         watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
         put(
-            f"watched {watched[status.watcher_where]}"
-            if status.watcher_where
+            f"watched {watched[status.watcher_on]}"
+            if status.watcher_on
             else "no watcher runs: tpuctl fleet watch"
         )
     put(_size_text(status))

@@ -125,7 +125,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
         "tasks_waiting": int, "tasks_running": int, "usd": float, "upper_usd": float, "message": str,
-        "watcher_where": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
+        "watcher_on": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
         "node_usd_hour": maybe(float), "node_upper_usd_hour": maybe(float),
         "users": [{
             "login": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
@@ -183,19 +183,19 @@ KINDS: Mapping[str, Any] = {
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str,
         "uncommitted_message?": str, "rescued_message?": str, "incarnation": int,
-        "unused_numbers?": [int], "preemptions": int, "usd": float,
+        "unused_incarnations?": [int], "preemptions": int, "usd": float,
         "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
-            "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint": maybe(int),
-            "checkpoint_counted": bool, "format": str, "rate": maybe(float), "total_steps": maybe(int),
-            "image?": str,
+            "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint_step": maybe(int),
+            "checkpoint_counted": bool, "format": str, "steps_per_second": maybe(float),
+            "reported_target_steps": maybe(int), "image?": str,
             "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "attempts": int, "message": str,
             "xla_programs_restored": maybe(int), "xla_programs_compiled": maybe(int),
         }],
-        "checkpoint?": maybe(int), "resumes_from?": maybe(int),
+        "checkpoint_step?": maybe(int), "resumes_from?": maybe(int),
         "watcher": object, "safety_nets?": [_SAFETY_NET], "next_steps": [str], "waits?": bool,
         "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
@@ -206,7 +206,7 @@ KINDS: Mapping[str, Any] = {
     "deployments": {
         "deployments": [{
             "name": str, "project": str, "message": str, "state": maybe(str), "outcome": maybe(str),
-            "tpu": maybe(str), "job": maybe(str), "checkpoint": maybe(str),
+            "tpu": maybe(str), "job": maybe(str), "checkpoint_message": maybe(str),
             "preemptions": maybe(int), "usd": maybe(float), "source": maybe(_OBSERVED),
         }],
     },

@@ -171,7 +171,7 @@ def _head(status: DeploymentStatus) -> str:
     if status.state is DeploymentState.DELETED:
         return status.name
     count = status.preemptions
-    number = f"TPU #{status.incarnation}{_unused(status.unused_numbers)}, " if status.incarnation else ""
+    number = f"TPU #{status.incarnation}{_unused(status.unused_incarnations)}, " if status.incarnation else ""
     return f"{status.name}  {number}{count} preemption{'' if count == 1 else 's'}"
 
 
@@ -270,10 +270,10 @@ def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
         parts.append(f"step {worker.step}")
     if worker.loss is not None:
         parts.append(f"loss {worker.loss:.4g}")
-    if worker.checkpoint is not None:
+    if worker.checkpoint_step is not None:
         age = worker.checkpoint_age_s
         parts.append(
-            f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint}"
+            f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint_step}"
             + ("" if age is None else f" ({span_text(age)} old)")
         )
     if worker.xla_programs_restored and worker.xla_programs_compiled:
@@ -353,7 +353,7 @@ def watcher_text(status: DeploymentStatus) -> str:
     """Return a text about the watcher, "" if the deployment is over and needs none."""
     watcher = status.watcher
     if watcher is not None and _watcher_runs(status):
-        where = "on the VM" if watcher.where == "vm" else f"tpuctl {watcher.command} of {watcher.who}"
+        where = "on the VM" if watcher.on == "vm" else f"tpuctl {watcher.command} of {watcher.who}"
         return f"{where}, last renewed {span_text(watcher.renewed_age_s)} ago"
     cure = _watcher_cure(status)
     if cure is None:
@@ -365,7 +365,7 @@ def watcher_text(status: DeploymentStatus) -> str:
 def _watcher_runs(status: DeploymentStatus) -> bool:
     watcher = status.watcher
     # A VM that is not RUNNING runs no loop, however recent the lease's last renewal is.
-    return watcher is not None and watcher.alive and (watcher.where != "vm" or _vm_state(status) == "RUNNING")
+    return watcher is not None and watcher.alive and (watcher.on != "vm" or _vm_state(status) == "RUNNING")
 
 
 def _vm_state(status: DeploymentStatus) -> str:
@@ -376,7 +376,7 @@ def _watcher_cure(status: DeploymentStatus) -> tuple[str, str] | None:
     """Return why no watcher runs ("" if unknown) and the command to start one; None if none is needed."""
     if status.outcome or _watcher_runs(status):
         return None
-    if not status.watcher or status.watcher.where != "vm":
+    if not status.watcher or status.watcher.on != "vm":
         return "", "tpuctl watch"
     vm = _vm_state(status)
     if vm == "RUNNING":

@@ -14,6 +14,7 @@ EARLIER_KEYS = {
     "save_life": "time_between_interruptions",
     "save_stalled": "save_pauses",
     "starts": "attempts",
+    "total_steps": "reported_target_steps",
     "unclaimed_bytes": "uncommitted_bytes",
     "unclaimed_complete": "uncommitted_complete",
     "unclaimed_files": "uncommitted_files",
