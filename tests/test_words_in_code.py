@@ -365,7 +365,7 @@ def test_what_a_timeout_is_given_to_is_named_timeout(package: str) -> None:
 
 @pytest.mark.parametrize("package", sorted({*PACKAGES} - {"cli"}))
 def test_a_limit_is_of_bytes_or_a_count_and_never_of_seconds(package: str) -> None:
-    """How long something may take at most is its timeout; `selftest --limit` is an option of people."""
+    """How long something may take at most is its timeout."""
     found = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
         for path in (ROOT / "orchestrator" / package).rglob("*.py")

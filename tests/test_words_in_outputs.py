@@ -52,6 +52,11 @@ NAMES = {
     "unused_numbers": "unused_incarnations",
     "watcher_where": "watcher_on",
     "rate": "steps_per_second",
+    "files_not_read": "unread_files",
+    "limit": "ttl",
+    "login": "user",
+    "steps_redone_at_least": "steps_redone_is_least",
+    "steps_redone_at_most": "upper_steps_redone",
     "saves_stopped": "save_pauses_s",
 }
 """A whole name of a key or an option that has another name now."""

@@ -69,8 +69,8 @@ class Summary:
     """
     The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
-    *steps_redone_at_least* says that a machine was lost without a last report, so more steps may have been
-    repeated: up to *steps_redone_at_most* in all, an estimate. None means unknown: for a job whose steps are known
+    *steps_redone_is_least* says that a machine was lost without a last report, so more steps may have been
+    repeated: up to *upper_steps_redone* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
     seconds saves have stopped the training of worker 0, as far as measured.
@@ -80,7 +80,7 @@ class Summary:
     loss: float | None
     preemptions: int
     steps_redone: int | None
-    steps_redone_at_least: bool
+    steps_redone_is_least: bool
     recoveries: tuple[Recovery, ...]
     goodput: float | None
     wall_s: float
@@ -88,7 +88,7 @@ class Summary:
     on_demand_usd: float
     unpriced: tuple[str, ...] = ()
     save_pauses_s: float | None = None
-    steps_redone_at_most: int | None = None
+    upper_steps_redone: int | None = None
     upper_usd: float = 0.0
 
     def as_dict(self) -> dict[str, object]:
@@ -131,7 +131,7 @@ def summarise(
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=known,
-        steps_redone_at_least=bool(untold),
+        steps_redone_is_least=bool(untold),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, useful / wall) if wall and counted else None,
         wall_s=wall,
@@ -140,16 +140,16 @@ def summarise(
         upper_usd=upper_usd,
         unpriced=unpriced,
         save_pauses_s=sum(stopped) if stopped else None,
-        steps_redone_at_most=None if known is None or None in untold else known + sum(n or 0 for n in untold),
+        upper_steps_redone=None if known is None or None in untold else known + sum(n or 0 for n in untold),
     )
 
 
 def redone_texts(summary: Summary) -> tuple[str, str]:
     """Return how many steps were trained twice, as far as known, and why that is not exact, if it is not."""
-    least, most = summary.steps_redone, summary.steps_redone_at_most
+    least, most = summary.steps_redone, summary.upper_steps_redone
     if least is None:
         return UNKNOWN, ""
-    if not summary.steps_redone_at_least or least == most:
+    if not summary.steps_redone_is_least or least == most:
         return f"{least:,}", ""
     text = f"at least {least:,}" if most is None else f"{least:,} to about {most:,}"
     return text, f"{least:,} by the last report of each lost TPU, more if it trained on after that"

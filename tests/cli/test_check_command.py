@@ -71,7 +71,7 @@ def test_programs_get_one_document(folder, capsys):
     assert sum(found["counts"].values()) == len(found["findings"])
     assert found["counts"]["stop"] == 2
     assert found["python"] == "3.10, the image's"
-    assert found["files_not_read"] == ["old.py"]
+    assert found["unread_files"] == ["old.py"]
     assert {"rule", "level", "where", "message", "hint"} == set(found["findings"][0])
 
 

@@ -72,7 +72,7 @@ def test_a_value_that_is_read_already_stays_the_same():
         ("logs --worker x", "'--worker': 'x': no number of a worker; write a number, or all"),
         ("fleet submit {job} --takes 30", "'--takes': '30': write a positive time with a unit"),
         ("exec --timeout never -- ls", "'--timeout': 'never': write a positive time with a unit"),
-        ("selftest --limit 5h", "'--limit': '5h': write a time from 5m to 4h"),
+        ("selftest --ttl 5h", "'--ttl': '5h': write a time from 5m to 4h"),
         ("local start --notice -1", "'--notice': '-1': write a positive time with a unit"),
         ("rehearse --at tomorrow", "'--at': 'tomorrow': write step:100, checkpoint:2, time:90s or log:REGEX"),
         ("rehearse --at checkpoint:0", "'--at': 'checkpoint:0': checkpoint: needs a whole number from 1"),

@@ -348,7 +348,7 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
     ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
     summary = Summary(
-        400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, steps_redone_at_most=57, upper_usd=4.1
+        400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, upper_steps_redone=57, upper_usd=4.1
     )
     found = summary_lines(summary, unbilled=True)
     assert max(map(len, found)) <= 80

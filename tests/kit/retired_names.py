@@ -71,5 +71,7 @@ RETIRED = {
     "unused_numbers": "unused_incarnations",
     "total_steps": "reported_target_steps (the job's), target_steps (the file's)",
     "watcher_where": "watcher_on",
+    "steps_redone_at_least": "steps_redone_is_least",
+    "steps_redone_at_most": "upper_steps_redone",
 }
 """Of classes, functions, arguments and fields."""

@@ -64,7 +64,7 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
     observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(beat(1, 57), **before)
     found = summary([lost, beat(2, 100, resumed)], observed)
-    assert (found.steps_redone, found.steps_redone_at_least, found.steps_redone_at_most) == counts
+    assert (found.steps_redone, found.steps_redone_is_least, found.upper_steps_redone) == counts
 
 
 @pytest.mark.parametrize(
@@ -93,15 +93,15 @@ def test_a_report_or_a_commit_that_is_missing_bounds_what_it_trained(known, hear
     observed = [Event(T + 30, "preempted", "", {"incarnation": 1})]
     lost = beat(1, 57, rate=5.0, **known)
     found = summary([lost, beat(2, 100, 50)], observed, heartbeat=heartbeat)
-    assert found.steps_redone_at_most == 7 + most
+    assert found.upper_steps_redone == 7 + most
 
 
 def test_without_a_time_of_the_preemption_the_next_request_bounds_it():
     """The TPU vanished unseen; without that event nothing is known."""
     beats = [beat(1, 57, rate=5.0), beat(2, 100, 50)]
     asked = [Event(T + 4, "node-create", "", {"incarnation": 2})]
-    assert summary(beats, asked).steps_redone_at_most == 7 + 20
-    assert summary(beats).steps_redone_at_most is None
+    assert summary(beats, asked).upper_steps_redone == 7 + 20
+    assert summary(beats).upper_steps_redone is None
 
 
 def test_a_machine_that_never_trained_has_no_steps_to_lose():
@@ -223,7 +223,7 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     )
     events = [Event(T, "node-create", "", {"incarnation": 2})]
     apart = summary([done, again], events, begun={1, 2})
-    assert (apart.steps_redone, apart.steps_redone_at_least, apart.recoveries) == (0, False, ())
+    assert (apart.steps_redone, apart.steps_redone_is_least, apart.recoveries) == (0, False, ())
     assert apart.goodput == pytest.approx((90 + 30) / 200)
     together = summary([done, again], events, begun={1})
     assert together.steps_redone == 100
@@ -248,7 +248,7 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
 )
 def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
     """A machine that died without a last report may have trained on after it."""
-    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, steps_redone_at_most=at_most)
+    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, upper_steps_redone=at_most)
     assert redone_text(summary) == text
 
 

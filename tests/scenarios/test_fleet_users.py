@@ -74,7 +74,7 @@ def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(c
     assert submissions(cloud)[-1][0] == "--hold"
     assert [shared_fleet.job(name)["hold_reason"] for name in ("first", "second")] == ["", "over-budget"]
     (_, bob) = shared_fleet.fleet("status", "--json")["users"]
-    assert (bob["login"], bob["over_budget"], bob["budget_usd"]) == ("bob", True, 0)
+    assert (bob["user"], bob["over_budget"], bob["budget_usd"]) == ("bob", True, 0)
     assert "second does not begin: bob has spent the budget" in shared_fleet.run("queue").out
     shared_fleet.edit(fleet__users={"alice": {}, "bob": {"budget_usd": 5}})
     shared_fleet.up("--yes")
@@ -91,4 +91,4 @@ def test_users_count_from_the_next_up_and_need_a_database(cloud):
     assert not owner.fleet("status", "--json")["users"]
     owner.up("--yes")
     assert "database" in [words[0] for words in cloud.slurm]
-    assert [user["login"] for user in owner.fleet("status", "--json")["users"]] == ["alice"]
+    assert [user["user"] for user in owner.fleet("status", "--json")["users"]] == ["alice"]

@@ -4,7 +4,7 @@ import pytest
 
 from tests.kit.user import User
 
-WORDS = ("selftest", "--yes", "--project", "local-project", "--zone", "europe-west4-b", "--limit", "30")
+WORDS = ("selftest", "--yes", "--project", "local-project", "--zone", "europe-west4-b", "--ttl", "30")
 KILLS = [
     ("storage.buckets.insert", "after"), ("compute.instances.insert", "after"), ("tpu.nodes.create", "after"),
     ("tpu.queuedResources.create", "after"), ("storage.buckets.delete", "before"),

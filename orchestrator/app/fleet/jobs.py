@@ -59,7 +59,7 @@ def submit(
     fleet = fleet_to_read(choice, reporter)
     wanted = read_job(file, fleet.path, overrides_of(choice.settings))
     _check_slices(fleet.spec, wanted)
-    login, level = _who_and_when(fleet, wanted, choice, user, priority)
+    login, priority = _who_and_when(fleet, wanted, choice, user, priority)
     spec = task_spec(fleet.spec, fleet.bucket, wanted.name, wanted.job)
     if choice.cloud == "local":
         need_python(spec)
@@ -82,7 +82,7 @@ def submit(
         Submission(
             wanted.name, wanted.parameters, wanted.job, bundle.digest, script, fleet.head.clock.now(),
             collect=wanted.collect, into=wanted.into, after=wanted.after, slices=wanted.slices, user=login,
-            priority="" if level == NORMAL else level,
+            priority="" if priority == NORMAL else priority,
         ),
     )  # fmt: skip
     with leaving(f"{submission.name} is submitted", "run the same command again to see it queued"):
@@ -97,17 +97,17 @@ def _who_and_when(
 ) -> tuple[str, str]:
     """Return user and priority of a job. Raise UsageError for a priority or an earlier job that is unknown."""
     fleet_users = user_store.read_users(fleet.head.store)
-    login, level = caller(choice, fleet_users, user), priority or wanted.priority
-    if level and level not in {NORMAL, *fleet_users.priorities}:
+    login, priority = caller(choice, fleet_users, user), priority or wanted.priority
+    if priority and priority not in {NORMAL, *fleet_users.priorities}:
         raise UsageError(
-            f"this fleet has no priority {level!r}",
+            f"this fleet has no priority {priority!r}",
             hint=f"one of {', '.join({NORMAL: 0, **fleet_users.priorities})}",
             changed="nothing was submitted", code="TPU-101",
         )  # fmt: skip
     for name in wanted.after:
         # Only existing jobs can be waited for, so that no two jobs wait for each other.
         submitted_job(fleet.head.store, name)
-    return login, level
+    return login, priority
 
 
 def _bundle(fleet: Fleet, file: Path, spec: Spec, wanted: JobFile, sets: tuple[DataSet, ...]) -> Bundle:

@@ -44,7 +44,7 @@ class UserRow:
     *nodes_max* is None without a limit, *budget_usd* without a budget; *over_budget* says that it is used up.
     """
 
-    login: str
+    user: str
     share: int
     nodes_max: int | None
     node_seconds: float

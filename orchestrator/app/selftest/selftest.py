@@ -97,12 +97,12 @@ def prepare(
     run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
     price = run.price()
     # Before anything is created: a budget that cannot be kept is refused instead of watched.
-    found = limits(price, wanted.budget, wanted.seconds, tpu=wanted.tpu)
+    found = limits(price, wanted.budget, wanted.ttl, tpu=wanted.tpu)
     if found is None:
         what = f"no price is known for {', '.join(price.unpriced)}" if price.unpriced else "it is too small"
         raise UsageError(
             f"a budget of {wanted.budget:g} USD cannot be kept: {what}",
-            hint="choose another --zone or --type, a greater --budget or --limit, or --no-tpu",
+            hint="choose another --zone or --type, a greater --budget or --ttl, or --no-tpu",
             changed="nothing was created",
         )
     return Prepared(run, found, price.date_text, recorded)

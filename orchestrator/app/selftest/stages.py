@@ -67,7 +67,7 @@ RunCommand = Callable[[Sequence[str]], int]
 @dataclass(frozen=True)
 class WantedProofs:
     """
-    What a self-test runs on, within a *budget* in USD and a time in *seconds*.
+    What a self-test runs on, within a *budget* in USD and a time to live, *ttl*, in seconds.
 
     *tpu* is False without TPU quota; *project* None means the login's.
     """
@@ -78,7 +78,7 @@ class WantedProofs:
     type: str
     tpu: bool
     budget: float
-    seconds: float
+    ttl: float
 
 
 def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:

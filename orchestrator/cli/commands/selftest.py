@@ -20,8 +20,8 @@ from orchestrator.cli.questions import confirm, must_answer
     "--budget", type=click.FloatRange(0, min_open=True), default=3.0, show_default=True, help="USD at most."
 )
 @click.option(
-    "--limit", type=Time(bare="m", between=("5m", "4h")), default="90m", show_default=True, metavar="TIME",
-    help="At most this long, from 5m to 4h; a number alone is minutes.",
+    "--ttl", type=Time(bare="m", between=("5m", "4h")), default="90m", show_default=True, metavar="TIME",
+    help="Time to live of all that it creates, from 5m to 4h; a number alone is minutes.",
 )  # fmt: skip
 @click.option(
     "--record", type=click.Path(path_type=Path, dir_okay=False),
@@ -34,7 +34,7 @@ from orchestrator.cli.questions import confirm, must_answer
 @yes_option
 def command(
     cloud: str, as_json: bool, project: str | None, zone: str, tpu_type: str, no_tpu: bool, budget: float,
-    limit: float, record: Path | None, compare: Path | None, yes: bool,
+    ttl: float, record: Path | None, compare: Path | None, yes: bool,
 ) -> None:  # fmt: skip
     """
     Run the whole of tpuctl once on the cloud, delete everything, and prove that nothing is left.
@@ -49,7 +49,7 @@ def command(
     from orchestrator.cli.views import selftest as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, limit)
+    wanted = WantedProofs(cloud, project, zone, tpu_type, not no_tpu, budget, ttl)
     yes_to_costs = yes or not costs_money(wanted, compare)
     # First, because `prepare` spends minutes on deleting what an earlier self-test left.
     must_answer(yes=yes_to_costs, asks="Run it, for the money that it costs?")

@@ -27,7 +27,7 @@ def body(checked: Checked) -> dict[str, Any]:
         "ok": not checked.stops,
         "counts": {level.value: _number(findings, level) for level in _HEADINGS},
         "findings": [finding.as_dict() for finding in findings],
-        "files_not_read": list(checked.facts.unread),
+        "unread_files": list(checked.facts.unread),
     }
 
 

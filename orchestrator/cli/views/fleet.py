@@ -134,7 +134,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             ("USER", "SHARE", "USED", "RUNNING", "WAITING", "USD", "NOTE"),
             *(
                 (
-                    one.login, _share(one, status.users), span_text(one.node_seconds),
+                    one.user, _share(one, status.users), span_text(one.node_seconds),
                     str(one.tasks_running or "-"), str(one.tasks_waiting or "-"), usd_range(one.usd, one.upper_usd),
                     _user_note(one),
                 )

@@ -242,7 +242,7 @@ def show_cost(usage: FleetUsage, *, as_json: bool, by_login: bool = False) -> No
             "rows": [
                 {"kind": kind, "name": name, "node_seconds": round(one.seconds, 1), "usd": round(one.usd, 6),
                  "on_demand_usd": round(one.on_demand_usd, 6), "lost_usd": round(one.lost_usd, 6),
-                 "share": one.usd / whole if whole else None}
+                 "fraction": one.usd / whole if whole else None}
                 for kind, name, one in rows
             ],
         })  # fmt: skip

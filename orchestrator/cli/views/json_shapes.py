@@ -53,7 +53,7 @@ _PRICE_LINE = {
     "billed_usd": maybe(float), "upper_usd": maybe(float),
 }  # fmt: skip
 _FINDINGS = {
-    "ok": bool, "counts": table(int), "files_not_read": [str],
+    "ok": bool, "counts": table(int), "unread_files": [str],
     "findings": [{"rule": str, "level": str, "where": str, "message": str, "hint": str}],
 }  # fmt: skip
 _SAFETY_NET = {"name": str, "armed": bool, "text": str}
@@ -66,7 +66,7 @@ _RECOVERY = {
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
-    "steps_redone_at_least": bool, "steps_redone_at_most": maybe(int), "recoveries": [_RECOVERY],
+    "steps_redone_is_least": bool, "upper_steps_redone": maybe(int), "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_s": float, "usd": float, "on_demand_usd": float, "unpriced": [str],
     "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
@@ -128,7 +128,7 @@ KINDS: Mapping[str, Any] = {
         "watcher_on": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
         "node_usd_hour": maybe(float), "node_upper_usd_hour": maybe(float),
         "users": [{
-            "login": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
+            "user": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
             "tasks_waiting": int,
             "usd": float, "upper_usd": float, "budget_usd": maybe(float), "over_budget": bool,
         }],
@@ -167,7 +167,7 @@ KINDS: Mapping[str, Any] = {
         "rows": [
             {
                 "kind": str, "name": str, "node_seconds": float, "usd": float, "on_demand_usd": float,
-                "lost_usd": float, "share": maybe(float),
+                "lost_usd": float, "fraction": maybe(float),
             }
         ],
     },
