@@ -301,7 +301,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             you=f"tpuctl watch{where}",
         )
     message = f"tpuctl {watcher.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
-    state = "on the VM" if watcher.where == "vm" else "at work"
+    state = "on the VM" if watcher.on == "vm" else "at work"
     return ExplainedPart(
         "watcher",
         state,
