@@ -245,7 +245,7 @@ class TpuFleet(_OfFile):
 
 
 def new_project(folder: str | Path, *, recipe: str | None = None, name: str | None = None) -> Path:
-    """Write a commented deployment file, or copy the example *recipe*; return the deployment file's path."""
+    """Write a commented deployment file, or copy a *recipe*; return the deployment file's path."""
     return write_first_files(Path(folder), recipe, name).file
 
 

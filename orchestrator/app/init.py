@@ -1,4 +1,4 @@
-"""Write a first deployment file, copy an example, or convert another tool's file."""
+"""Write a first deployment file, copy a recipe, or convert another tool's file."""
 
 import functools
 import json
@@ -66,7 +66,7 @@ def write_first_files(
         text, to_check = _for_what_is_there(folder, name or _name_of(folder), everything=everything)
         files = {FILE_NAME: text.encode()}
     else:
-        files = _copies(_example(recipe))
+        files = _copies(_recipe_folder(recipe))
         # In a checkout the schema is among the documentation; a copy gets its own beside the file.
         text = re.sub(
             r"^(# yaml-language-server: \$schema=).*", rf"\1{SCHEMA_FILE}", files[FILE_NAME].decode()
@@ -198,7 +198,7 @@ def examples_folder() -> Path:
     return inside if inside.is_dir() else package.parent / "examples"
 
 
-def _example(recipe: str) -> Path:
+def _recipe_folder(recipe: str) -> Path:
     known = sorted(path.parent.name for path in examples_folder().glob("*/tpuctl.yaml"))
     if recipe not in known:
         raise UsageError(

@@ -25,7 +25,7 @@ from orchestrator.errors import Interrupted, TpuctlError, UsageError
 GROUPS = {
     "Start": {
         "demo": "Run a whole deployment on the local cloud, with preemptions.",
-        "init": "Write a commented tpuctl.yaml, or copy an example.",
+        "init": "Write a commented tpuctl.yaml, or copy a recipe.",
         "zones": "List the types of TPU, with their zones and prices.",
         "check": "Find what loses data, time or money on a TPU. No network.",
         "plan": "Show what `up` would change, where, and what it costs.",

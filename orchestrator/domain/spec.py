@@ -74,7 +74,7 @@ class VmSpec:
     disk_gb: Annotated[int, Bounds(10, says="GB is too small for an image", hint="use at least 10")] = 50
     """Size of the boot disk in GB; it survives a stop of the VM."""
     spot: bool = False
-    """Use spot capacity; a stopped VM is started again within one poll."""
+    """Use spot capacity; a stopped VM is started again within one pass."""
     zone: str | None = None
     """Zone of the VM, in the region of the TPU's first zone. Default: that zone."""
     external_ip: bool = True
@@ -218,9 +218,9 @@ class WatchSpec:
     __pydantic_config__ = STRICT
 
     poll: Duration = field(default_factory=lambda: Duration(15))
-    """Time between two polls of the cloud."""
+    """Time between two passes, each of which polls the cloud."""
     listen: Duration = field(default_factory=lambda: Duration(3))
-    """Time between two checks for a machine's preemption notice, between polls. The same as poll: none."""
+    """Time between two checks for a machine's preemption notice, between passes. The same as poll: none."""
     stall: Duration = field(default_factory=lambda: Duration(3600))
     """A job without a new step, checkpoint or log line for this long is restarted."""
     budget_usd: float | None = None

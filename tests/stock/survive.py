@@ -52,7 +52,7 @@ def committed(stage: Stage, incarnation: int) -> int:
 
 
 def use_example(stage: Stage, name: str) -> None:
-    """Copy an example out of the repository, as a user does."""
+    """Copy a recipe out of the repository, as a user does."""
     stage.name = name
     copy(name, stage.work)
 

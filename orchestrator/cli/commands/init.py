@@ -11,7 +11,7 @@ from orchestrator.cli.views.init import show_converted, show_written
 @click.command("init", cls=Command)
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 @click.option(
-    "--recipe", help="Copy an example, such as numpy-lm or jax-lm. Default: a commented tpuctl.yaml only."
+    "--recipe", help="Copy this recipe, such as numpy-lm or jax-lm. Default: a commented tpuctl.yaml only."
 )
 @click.option(
     "--from",
@@ -32,7 +32,7 @@ def command(
     folder: Path, recipe: str | None, other: Path | None, name: str | None, everything: bool, as_json: bool
 ) -> None:
     """
-    Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy an example.
+    Write a commented tpuctl.yaml into FOLDER, with its schema for editors, or copy a recipe.
 
     The file shows the settings of a first job; with --all-settings it shows every one, with its default.
 
