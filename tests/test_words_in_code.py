@@ -190,7 +190,6 @@ TWINS = {
     "saving_interval": "save_interval",
     "save_cost": "save_pause; a cost is money",
     "save_cost_from": "save_pause_from",
-    "save_seconds": "save_pause; the file, its machines and the job's progress say `save_seconds`",
     "save_stalled": "save_pauses",
     "saves_stopped": "save_pauses_s",
     "succeeded": "has_successors, or what has succeeded",
@@ -225,12 +224,6 @@ WHERE = {
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/uncommitted.py", "orchestrator/agent/attempt/rescue.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
-    # A key of the deployment file, of the job's environment and of its progress file.
-    "save_seconds": {
-        "orchestrator/agent/settings.py",
-        "orchestrator/agent/telemetry/progress.py",
-        "orchestrator/domain/spec.py",
-    },
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},
 }

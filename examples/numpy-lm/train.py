@@ -119,13 +119,13 @@ def train(args):
     return 0
 
 
-def report(step, loss, save_seconds):
+def report(step, loss, save_pause):
     """
     Tell the agent, if there is one, how far we are and for how long the last save stopped us.
     """
     name = os.environ.get("TPUCTL_PROGRESS_FILE")
     if name:
-        news = {"step": step, "loss": loss, "save_seconds": save_seconds}
+        news = {"step": step, "loss": loss, "save_pause": save_pause}
         temporary = Path(f"{name}.tmp")
         temporary.write_text(json.dumps({key: value for key, value in news.items() if value is not None}))
         temporary.replace(name)

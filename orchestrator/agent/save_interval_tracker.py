@@ -86,7 +86,7 @@ class SaveIntervalTracker:
 
     def _save_pause(self) -> Tuple[float, str]:
         """Return the seconds for which a save stops the training, and where that figure comes from."""
-        declared = self._settings.checkpoints.save_seconds
+        declared = self._settings.checkpoints.save_pause
         with self._lock:
             reported = max(RESOLUTION, median(self._reported)) if self._reported else None
             pause = max(RESOLUTION, median(self._pauses)) if self._pauses else None

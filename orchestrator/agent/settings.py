@@ -24,8 +24,8 @@ class CheckpointSettings:
     Where the job saves and how a finished save looks.
 
     *format* is a name of `formats.choose`, *folder* a local path or `gs://BUCKET/...`, *keep* at least 2.
-    *every* is the save interval: "" (the job decides), seconds, or `auto`; *save_seconds* is the declared
-    duration of a save.
+    *every* is the save interval: "" (the job decides), seconds, or `auto`; *save_pause* is the declared
+    one, in seconds.
     """
 
     format: str
@@ -33,7 +33,7 @@ class CheckpointSettings:
     keep: int
     marker: str
     every: str = ""
-    save_seconds: Optional[float] = None
+    save_pause: Optional[float] = None
 
     @property
     def in_bucket(self) -> bool:
@@ -138,16 +138,16 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
 
 def _checkpoints(reader: _Reader, layout: Layout) -> CheckpointSettings:
     environ = reader.environ
-    every = environ.get("TPUCTL_SAVE_EVERY", "")
+    every = environ.get("TPUCTL_SAVE_INTERVAL", "")
     if every not in ("", "auto"):
-        reader.number("TPUCTL_SAVE_EVERY")  # only for its error message; the setting keeps the text
+        reader.number("TPUCTL_SAVE_INTERVAL")  # only for its error message; the setting keeps the text
     return CheckpointSettings(
         format=reader.choice("TPUCTL_CHECKPOINT_FORMAT", NAMES),
         folder=environ.get("TPUCTL_CHECKPOINT_DIR") or str(layout.checkpoints),
         keep=max(2, int(reader.number("TPUCTL_CHECKPOINT_KEEP", "3"))),
         marker=environ.get("TPUCTL_CHECKPOINT_MARKER") or "COMPLETE",
         every=every,
-        save_seconds=reader.number("TPUCTL_SAVE_SECONDS") if environ.get("TPUCTL_SAVE_SECONDS") else None,
+        save_pause=reader.number("TPUCTL_SAVE_PAUSE") if environ.get("TPUCTL_SAVE_PAUSE") else None,
     )
 
 

@@ -124,7 +124,7 @@ class CheckpointSpec:
     """Name of the file that the job writes last into a step folder (format marker)."""
     every: Duration | Literal["auto"] | None = None
     """Time between two saves, for the job to use. auto: learnt from how long saves and machines last."""
-    save_seconds: float | None = None
+    save_pause: float | None = None
     """Seconds for which one save pauses the training, if known; a job may report it instead."""
 
 

@@ -49,6 +49,8 @@ _FIRST_SETTINGS = {
     "MemorySpec": ("params_millions", "optimizer", "dtype", "shards", "activations_gb", "text_gb"),
 }  # fmt: skip
 """Settings, in their order, whose repr was the digest in earlier versions. Never change this."""
+_IN_DIGEST = {"save_pause": "save_seconds"}
+"""The name in digests of a setting that had another one: a release that renames it must not restart any job."""
 
 
 class Due(Enum):
@@ -147,7 +149,9 @@ def _as_before(part: Any) -> str:
     if not is_dataclass(part):
         return repr(part)
     name = type(part).__name__
-    return f"{name}({', '.join(f'{one}={_as_before(getattr(part, one))}' for one in _FIRST_SETTINGS[name])})"
+    of_today = {before: now for now, before in _IN_DIGEST.items()}
+    values = ((one, getattr(part, of_today.get(one, one))) for one in _FIRST_SETTINGS[name])
+    return f"{name}({', '.join(f'{one}={_as_before(value)}' for one, value in values)})"
 
 
 def _chosen(part: Any) -> Any:
@@ -159,7 +163,7 @@ def _chosen(part: Any) -> Any:
         value = getattr(part, one.name)
         default = one.default_factory() if one.default_factory is not MISSING else one.default
         if value != default:
-            found[one.name] = _chosen(value)
+            found[_IN_DIGEST.get(one.name, one.name)] = _chosen(value)
     return found
 
 

@@ -89,9 +89,7 @@ def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: 
     there = zone_history(history, zone, tpu_type)
     between_interruptions = time_between_interruptions((), ZonePreemptions(there.lived, there.preemptions))
     save_pause, whence = (
-        (PRIOR_SAVE_PAUSE, ASSUMED)
-        if checkpoint.save_seconds is None
-        else (checkpoint.save_seconds, "declared")
+        (PRIOR_SAVE_PAUSE, ASSUMED) if checkpoint.save_pause is None else (checkpoint.save_pause, "declared")
     )
     return SaveInterval(
         save_interval(save_pause, between_interruptions), save_pause, whence, between_interruptions

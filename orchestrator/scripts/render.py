@@ -223,7 +223,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "keep": checkpoint.keep,
         "marker": checkpoint.marker,
         "every": _every(checkpoint.every),
-        "save_seconds": "" if checkpoint.save_seconds is None else _number(checkpoint.save_seconds),
+        "save_pause": "" if checkpoint.save_pause is None else _number(checkpoint.save_pause),
         "progress": progress_text(spec),
         "expand": " ".join(name for name, value in spec.job.env.items() if "$" in value),
         "checkpoint_place": place,

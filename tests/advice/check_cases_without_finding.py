@@ -185,7 +185,7 @@ SILENT = (
         "summary-writer-gs",
         files=py("from torch.utils.tensorboard import SummaryWriter\nSummaryWriter('runs')\n"),
     ),
-    Case("save-interval", spec={"job__checkpoint": {"every": "3m", "save_seconds": 5}}),
+    Case("save-interval", spec={"job__checkpoint": {"every": "3m", "save_pause": 5}}),
     Case("save-interval", spec={"job__checkpoint": {"every": "60m"}, "tpu__spot": False}),
     Case("core-memory", spec={**V3, "job__memory": {"params_millions": 125, "activations_gb": 10}}),
     Case("core-memory", spec={**V3, "job__memory": {"params_millions": 1500, "shards": 8}}),

@@ -178,12 +178,12 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     lab.put(".tpuctl/capacity.json", encoded(history))
     job = (
         "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done; cp $TPUCTL_SAVE_EVERY_FILE first; "
-        'echo "{\\"step\\": 1, \\"save_seconds\\": 500}" > $TPUCTL_PROGRESS_FILE; '
+        'echo "{\\"step\\": 1, \\"save_pause\\": 500}" > $TPUCTL_PROGRESS_FILE; '
         "until ! cmp -s $TPUCTL_SAVE_EVERY_FILE first; do sleep 0.05; done; "
         "echo $(cat first) $(cat $TPUCTL_SAVE_EVERY_FILE) $TPUCTL_SAVE_EVERY_SECONDS"
     )
     machine = lab.machine(
-        INCARNATION=6, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=job, TPU_TYPE="v5litepod-8",
+        INCARNATION=6, SAVE_INTERVAL="auto", SAVE_PAUSE="20", COMMAND=job, TPU_TYPE="v5litepod-8",
         _ZONE="europe-west4-b",
     )  # fmt: skip
     began = time.monotonic()
@@ -213,7 +213,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
 def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: AgentLab) -> None:
     """The variables are empty where the job decides for itself."""
     say = 'echo "$TPUCTL_SAVE_EVERY_SECONDS,$(basename "$TPUCTL_SAVE_EVERY_FILE")"'
-    lab.machine("fixed", INCARNATION=1, SAVE_EVERY="90", COMMAND=say).run_to_end()
+    lab.machine("fixed", INCARNATION=1, SAVE_INTERVAL="90", COMMAND=say).run_to_end()
     lab.machine("own", INCARNATION=2, COMMAND=say).run_to_end()
     assert "90,save-every" in lab.log(1).splitlines()
     assert "," in lab.log(2).splitlines()
@@ -236,6 +236,6 @@ def test_a_new_machine_begins_with_the_save_pause_of_the_last_one(
     report = {"at": 1300.0, "timings": {}, "phase": "run", key: pause, f"{key}_from": whence}
     lab.put(".tpuctl/heartbeat/1/0", json.dumps(report).encode())
     wait = "until [ -s $TPUCTL_SAVE_EVERY_FILE ]; do sleep 0.05; done"
-    machine = lab.machine(INCARNATION=2, SAVE_EVERY="auto", SAVE_SECONDS="20", COMMAND=wait)
+    machine = lab.machine(INCARNATION=2, SAVE_INTERVAL="auto", SAVE_PAUSE="20", COMMAND=wait)
     machine.run_to_end()
     assert machine.heartbeat()["save_pause"] == used

@@ -16,7 +16,7 @@ OWN = frozenset(
     f"TPUCTL_{name}"
     for name in (
         "AGENT", "CACHES", "COMMAND", "EXPAND", "EXPIRES_AT", "FAILURES", "HEARTBEAT_SECONDS", "JOB_DIGEST",
-        "PROGRESS", "ROUND", "RUNS_JOB", "SAVE_EVERY", "SAVE_SECONDS", "SECRETS", "SETUP", "STALL_SECONDS",
+        "PROGRESS", "ROUND", "RUNS_JOB", "SAVE_INTERVAL", "SAVE_PAUSE", "SECRETS", "SETUP", "STALL_SECONDS",
         "WARM_START",
     )
 )  # fmt: skip

@@ -1,10 +1,12 @@
 """How far a job is, by what it prints, reports, logs and saves: the rules, and the agent as a real process."""
 
+import json
 import math
+from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known
+from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known, read_progress
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.printed.choose import Printed
 from tests.agent.agent_lab import AgentLab
@@ -44,6 +46,13 @@ def test_the_order_of_the_sources() -> None:
     assert sources(events=events, saved=4) == Known(7, 0.7, None, "events", exact=False)
     assert sources(saved=4) == Known(4, None, None, "commits")
     assert sources() == Known()
+
+
+@pytest.mark.parametrize("key", ["save_pause", "save_seconds"])
+def test_the_save_pause_is_read_under_the_key_of_an_earlier_release_too(key: str, tmp_path: Path) -> None:
+    """A job that was written for it goes on reporting."""
+    (tmp_path / "progress").write_text(json.dumps({"step": 5, key: 0.5}))
+    assert read_progress(tmp_path / "progress") == ProgressReader(5, None, 0.5)
 
 
 def test_a_bar_that_begins_again_after_a_restart_is_not_believed() -> None:

@@ -115,7 +115,7 @@ while True:
     time.sleep(0.03)
     if step % 60 == 0:
         threading.Thread(target=write, args=(step,), daemon=True).start()
-    news = {"step": step} if told is None else {"step": step, "save_seconds": told}
+    news = {"step": step} if told is None else {"step": step, "save_pause": told}
     Path(f"{file}.new").write_text(json.dumps(news))
     os.replace(f"{file}.new", file)
     beat = json.loads((root / "state" / "status.json").read_text())
@@ -130,7 +130,7 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
 ) -> None:
     """It reports how long the thread took, forty steps; the agent sees that the training went on meanwhile."""
     lab.code = lab.put_bundle({"train.py": THREADED.encode()})
-    machine = lab.machine(SAVE_EVERY="auto")
+    machine = lab.machine(SAVE_INTERVAL="auto")
     machine.run_to_end()
     reported = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
     beat = machine.heartbeat()

@@ -9,7 +9,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Record, Refusal, next_incarnation
-from orchestrator.domain.spec import JobSpec, MemorySpec
+from orchestrator.domain.spec import CheckpointSpec, JobSpec, MemorySpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.delete import closed
 from orchestrator.errors import Retry
@@ -124,6 +124,14 @@ def test_the_digest_knows_no_defaults():
     assert job_digest(base) == job_digest(known)
     chosen = {"command": base.job.command}
     assert job_digest(base) == hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
+
+
+def test_a_setting_with_another_name_than_before_leaves_the_digest_as_it_was():
+    """An upgrade of tpuctl must not restart a job that declares its save pause."""
+    base = spec()
+    known = replace(base, job=replace(base.job, checkpoint=CheckpointSpec(save_pause=5.0)))
+    chosen = {"checkpoint": {"save_seconds": 5.0}, "command": base.job.command}
+    assert job_digest(known) == hashlib.sha256(json.dumps(chosen).encode()).hexdigest()[:16]
 
 
 def test_an_end_without_a_watcher_is_taken_from_the_reports():

@@ -196,7 +196,7 @@ VALUES = {
     "job.checkpoint.keep": ("4", 4),
     "job.checkpoint.marker": ("DONE", "DONE"),
     "job.checkpoint.every": ("9m", 540.0),
-    "job.checkpoint.save_seconds": ("2.5", 2.5),
+    "job.checkpoint.save_pause": ("2.5", 2.5),
     "job.progress.step": (r"iter (\d+):", r"iter (\d+):"),
     "job.progress.loss": ("loss ([0-9.]+)", "loss ([0-9.]+)"),
     "job.progress.rate": ("([0-9.]+) it/s", "([0-9.]+) it/s"),

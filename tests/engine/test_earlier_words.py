@@ -15,13 +15,13 @@ from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record
-from orchestrator.domain.spec import UserSpec
+from orchestrator.domain.spec import CheckpointSpec, JobSpec, UserSpec
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
-from orchestrator.engine.fleet.job_store import end_marks
+from orchestrator.engine.fleet.job_store import decoded, encoded, end_marks
 from orchestrator.engine.fleet.user_store import read_users, write_users
 from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
 from orchestrator.engine.records.record_format import decode, encode
-from orchestrator.planning.fleet.tasks import TaskState
+from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.users import FleetUsers
 from orchestrator.planning.notifications import Notification, due
 from tests.google.adapter_lab import a_bucket, a_lab
@@ -69,6 +69,15 @@ def test_each_key_of_an_earlier_agent_is_read_and_the_present_one_counts():
         "programs_back", "programs_compiled", "total_steps", "unclaimed_bytes", "unclaimed_complete",
         "unclaimed_files",
     }  # fmt: skip
+
+
+def test_a_job_in_the_bucket_has_its_save_pause_under_the_key_of_every_release():
+    """A fleet's controller and its users may have different ones."""
+    job = JobSpec(command="x", checkpoint=CheckpointSpec(save_pause=5.0))
+    submission = Submission("sweep", ({},), job, "b" * 64, "s", 1.0)
+    data = encoded(submission)
+    assert json.loads(data)["order"]["job"]["checkpoint"]["save_seconds"] == 5.0
+    assert decoded(data, "sweep") == submission
 
 
 def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():

@@ -144,7 +144,7 @@ def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
     assert saved[0] > 10, "nothing is saved in the first second"
     assert len(saved) >= 4
     assert {step % 10 for step in saved} != {0}
-    assert json.loads(progress.read_text())["save_seconds"] > 0
+    assert json.loads(progress.read_text())["save_pause"] > 0
 
 
 def gang(folder: Path, tag: str, job: str, port: int, **flags) -> list[Run]:

@@ -70,6 +70,7 @@ RETIRED = {
     "Held": "ObservedSave",
     "unused_numbers": "unused_incarnations",
     "total_steps": "reported_target_steps (the job's), target_steps (the file's)",
+    "save_seconds": "save_pause",
     "watcher_where": "watcher_on",
     "steps_redone_at_least": "steps_redone_is_least",
     "steps_redone_at_most": "upper_steps_redone",

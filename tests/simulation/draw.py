@@ -55,7 +55,7 @@ class JobCase:
     """
 
     step_seconds: float
-    save_seconds: float
+    save_pause: float
     target: int | None
     crashes: float
     hopeless: bool

@@ -115,10 +115,10 @@ class Gang:
         remaining = (
             float("inf") if self.job.target is None else (self.job.target - step) * self.job.step_seconds
         )
-        if remaining <= self.job.save_seconds:
+        if remaining <= self.job.save_pause:
             self._after(remaining, lambda: self._save(done=True))
         else:
-            self._after(self.job.save_seconds, self._save)
+            self._after(self.job.save_pause, self._save)
 
     def step(self):
         """Return the step that the job has reached by now."""
@@ -155,7 +155,7 @@ class Gang:
                 self._note_save(worker, complete=True)
                 self._bring(worker + 1)
 
-        self._after(self.job.save_seconds / 10, whole)
+        self._after(self.job.save_pause / 10, whole)
 
     def _note_save(self, worker, complete):
         file = UncommittedFile(

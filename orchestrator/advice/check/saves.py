@@ -224,9 +224,9 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
 
     Best is Young's and Daly's sqrt(2 x save pause x mean lifetime). A zone's mean lifetime is not known, so
     three are shown: 0.3 h (bad), 4 h and 12 h (good). Told from 5 % of the time lost beyond the best; a note
-    when only in a bad zone. Needs `job.checkpoint.every`; more exact with `job.checkpoint.save_seconds`.
+    when only in a bad zone. Needs `job.checkpoint.every`; more exact with `job.checkpoint.save_pause`.
     """
-    every, pause = spec.job.checkpoint.every, spec.job.checkpoint.save_seconds or 0.0
+    every, pause = spec.job.checkpoint.every, spec.job.checkpoint.save_pause or 0.0
     if every is None or every == "auto" or not spec.tpu.spot:
         return
     worse = {name: _beyond_best(every, pause, life) for name, life in LIFETIMES.items()}
@@ -240,7 +240,7 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
     hint = (
         f"save every {best / 60:.1f} min (best at 4 h), or write auto"
         if pause
-        else "save more often; state save_seconds for a figure"
+        else "save more often; state save_pause for a figure"
     )
     level = Level.NOTE if worse["middling"] < WORTH_SAYING and worse["good"] < WORTH_SAYING else Level.WARN
     yield RawFinding("job.checkpoint.every", message, hint, level)

@@ -58,9 +58,9 @@ class ProgressTracker:
             return
         self._output.read(self._stream.lines(last))
         reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
-        if reported.save_seconds is not None and reported.save_seconds != self._reported.save_seconds:
+        if reported.save_pause is not None and reported.save_pause != self._reported.save_pause:
             # The file keeps its content until the job rewrites it, so the same number is not a second save.
-            self._parts.save_interval.take_reported(reported.save_seconds)
+            self._parts.save_interval.take_reported(reported.save_pause)
         self._reported = reported
         saved = self._saved()
         now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)

@@ -27,7 +27,7 @@ class ProgressReader:
 
     step: Optional[int] = None
     loss: Optional[float] = None
-    save_seconds: Optional[float] = None
+    save_pause: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,9 @@ def read_progress(path: Path) -> ProgressReader:
     value = read_json(path)
     step = whole_number(value.get("step"))
     step = step if step is not None and abs(step) < 10**15 else None
-    return ProgressReader(step, _number(value.get("loss")), _number(value.get("save_seconds")))
+    # `save_seconds` of jobs that were written for an earlier release.
+    pause = _number(value.get("save_pause", value.get("save_seconds")))
+    return ProgressReader(step, _number(value.get("loss")), pause)
 
 
 def known(

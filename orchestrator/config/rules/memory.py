@@ -14,7 +14,7 @@ def _amounts(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         "job.memory.params_millions": need.params_millions,
         "job.memory.activations_gb": need.activations_gb,
         "job.memory.text_gb": need.text_gb,
-        "job.checkpoint.save_seconds": spec.job.checkpoint.save_seconds,
+        "job.checkpoint.save_pause": spec.job.checkpoint.save_pause,
     }
     for key, amount in amounts.items():
         if amount is not None and not (isfinite(amount) and amount >= 0):
@@ -27,7 +27,7 @@ RULES = (
             "job.memory.params_millions",
             "job.memory.activations_gb",
             "job.memory.text_gb",
-            "job.checkpoint.save_seconds",
+            "job.checkpoint.save_pause",
         ),
         _amounts,
     ),

@@ -146,9 +146,10 @@ def all_ended(store: Store, submissions: Iterable[Submission]) -> dict[str, dict
 
 def encoded(submission: Submission) -> bytes:
     """Return the content of the job's object."""
-    return bytes_with_checksum(
-        {"schema": SCHEMA, "order": adapter(Submission).dump_python(submission, mode="json")}
-    )
+    order = adapter(Submission).dump_python(submission, mode="json")
+    saves = order["job"]["checkpoint"]
+    saves["save_seconds"] = saves.pop("save_pause")  # the key that jobs of every release have
+    return bytes_with_checksum({"schema": SCHEMA, "order": order})
 
 
 def decoded(data: bytes, name: str) -> Submission:
@@ -157,8 +158,10 @@ def decoded(data: bytes, name: str) -> Submission:
         body = verified(data)
         if body["schema"] != SCHEMA:
             raise ValueError(f"it has schema {body['schema']!r}")  # noqa: TRY301 (one error for all of it)
+        saves = body["order"]["job"]["checkpoint"]
+        saves["save_pause"] = saves.pop("save_seconds", None)
         submission: Submission = adapter(Submission).validate_python(body["order"])
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TpuctlError(
             f"the job {name} cannot be read: {error}",
             hint=f"with this tpuctl as new as the one that has submitted it, delete {_name(name)} from the fleet's "

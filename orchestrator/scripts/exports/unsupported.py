@@ -82,7 +82,7 @@ UNSUPPORTED: dict[str, tuple[str, str, str]] = {
     "job.secrets": ("", "", "not sent: Ray shows the variables of a job to all who see its dashboard"),
     "job.checkpoint.keep": ("the job removes old checkpoints; it gets the number",) * 3,
     "job.checkpoint.every": ("nothing learns from saves: the job decides when to save",) * 3,
-    "job.checkpoint.save_seconds": ("nothing learns from saves: the job decides when to save",) * 3,
+    "job.checkpoint.save_pause": ("nothing learns from saves: the job decides when to save",) * 3,
     "job.progress": ("nothing reads it",) * 3,
     "job.memory": ("for tpuctl check only",) * 3,
     "job.target_steps": ("the job gets the number; done means exit status 0",) * 3,
