@@ -388,20 +388,13 @@ def test_the_table_of_all_deployments_fits_the_terminal():
 @pytest.mark.parametrize(
     ("workers", "more", "cells"),
     [
-        (
-            [worker(steps_per_second=4.25)],
-            {"eta_s": 65.0},
-            ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old"),
-        ),
+        ([worker(steps_per_second=4.25)], {"eta_s": 65.0},
+         ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old")),
         ([worker(phase="setup", step=None, loss=None, checkpoint_step=None)], {}, ("setup", "-")),
-        (
-            [worker(phase="done", checkpoint_counted=True)],
-            {},
-            ("step 120 of 400 (30%)", "save 110, 12 s old"),
-        ),
+        ([worker(phase="done", checkpoint_counted=True)], {}, ("step 120 of 400 (30%)", "save 110, 12 s old")),
         ([], {}, ("-", "-")),
     ],
-)
+)  # fmt: skip
 def test_a_row_of_all_deployments_leaves_out_loss_and_rate(workers, more, cells):
     """So that it fits one line; the state column says that a job runs."""
     text = table([DeploymentRow("a", "p", body(workers=workers, **more))], 160).splitlines()[-1]
@@ -434,9 +427,8 @@ def test_rate_and_remaining_time_are_shown_where_they_are_known():
 
 def test_the_last_step_may_be_known_from_the_job_alone():
     """A progress bar of the job shows it, where the deployment file has no target_steps."""
-    reported = job_text(
-        body(target_steps=None, workers=[worker(reported_target_steps=240, steps_per_second=2.0)], eta_s=60.0)
-    )
+    workers = [worker(reported_target_steps=240, steps_per_second=2.0)]
+    reported = job_text(body(target_steps=None, workers=workers, eta_s=60.0))
     assert reported == "runs, step 120 of 240 (50%), loss 2.31, 2 steps/s, 1 min 0 s left"
 
 

@@ -122,13 +122,8 @@ def test_after_a_resume_the_live_line_says_that_the_job_runs():
 
 def test_rate_and_remaining_time_and_budget_are_said(capsys):
     """Plain and live lines have them."""
-    far = {
-        "step": 120000,
-        "reported_target_steps": 500000,
-        "loss": 2.345,
-        "rate": 3.21,
-        "committed_step": 119000,
-    }
+    far = {"step": 120000, "reported_target_steps": 500000, "loss": 2.345, "rate": 3.21}
+    far |= {"committed_step": 119000}
     (report,) = observed(T0, **far).world.heartbeats.value
     spec = replace(SPEC, job=replace(SPEC.job, target_steps=None))
     assert live_texts(report, spec, 12.34, 15.0)[0] == (
@@ -139,10 +134,8 @@ def test_rate_and_remaining_time_and_budget_are_said(capsys):
     assert bar_of(over, spec)[1] == "step 500001 of 500000", "what is left is job.grace, to end by itself"
     assert bar_of(replace(report, reported_target_steps=None), spec) is None
     assert "loss 2.345, 3.21 steps/s, 32 h 53 min left" in progress_text(report, spec, 12.34, 15.0)
-    assert (
-        "3.21 steps/s, checkpoint"
-        in live_texts(replace(report, reported_target_steps=None), spec, 12.34, 15.0)[0]
-    )
+    endless = replace(report, reported_target_steps=None)
+    assert "3.21 steps/s, checkpoint" in live_texts(endless, spec, 12.34, 15.0)[0]
     bounded = replace(spec, watch=replace(spec.watch, budget_usd=20.0))
     assert live_texts(report, bounded, 12.34, 15.0)[0].endswith("15.00 of 20 USD")
 
