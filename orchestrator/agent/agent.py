@@ -139,7 +139,7 @@ class Agent:
         while True:
             over = self._runner.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._runner.conclude_finished(attempt) if over else self._runner.run(attempt)
-            if outcome.kind in (JobOutcomeKind.DONE, JobOutcomeKind.ENDED):
+            if outcome.kind in (JobOutcomeKind.DONE, JobOutcomeKind.UNCOMMITTED):
                 ending = self._finish.ending(attempt, outcome)
                 if ending is not None:
                     return ending

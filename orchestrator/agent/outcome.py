@@ -27,12 +27,12 @@ class JobOutcomeKind(enum.Enum):
     """
     The meaning of a job's end.
 
-    ENDED is status 0 with nothing committed: neither a new start nor a claim of success may follow. STOPPED
+    UNCOMMITTED is status 0 with nothing committed: neither a new start nor a claim of success may follow. STOPPED
     is an early, orderly end, if its work was saved. EXCUSED is not the job's fault.
     """
 
     DONE = "done"
-    ENDED = "ended"
+    UNCOMMITTED = "uncommitted"
     FAILED = "failed"
     STOPPED = "stopped"
     EXCUSED = "excused"
@@ -97,7 +97,7 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
     """Refine an outcome by what is *committed*, whether anything new was *saved*, and the output."""
     if outcome.code == 0 and committed is None:
         # A restart from step 0 would repeat all of the training and end in the same way.
-        return JobOutcome(JobOutcomeKind.ENDED, outcome.message, outcome.code)
+        return JobOutcome(JobOutcomeKind.UNCOMMITTED, outcome.message, outcome.code)
     if outcome.kind is JobOutcomeKind.STOPPED:
         if saved:
             return JobOutcome(JobOutcomeKind.EXCUSED, f"{outcome.message}; its work is saved", outcome.code)

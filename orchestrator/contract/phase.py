@@ -8,8 +8,9 @@ class Phase(str, Enum):
     """
     What an agent is doing. UNKNOWN stands for an unreadable report; no agent writes it.
 
-    ENDED: the job has exited with status 0, and its last save is being verified and uploaded. UNCOMMITTED: what
-    it has saved is no checkpoint. A member is the word itself, which reports and names in the bucket have.
+    ENDED: the job has exited with status 0; its last save is being verified and uploaded, or other workers have
+    not ended yet. UNCOMMITTED: what it has saved is no checkpoint. A member is the word itself, which reports and
+    names in the bucket have.
     """
 
     BOOT = "boot"

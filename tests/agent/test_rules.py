@@ -194,7 +194,7 @@ def test_cut_archive_is_torn(tmp_path: Path) -> None:
 def test_status_zero_with_nothing_committed_is_followed_by_no_start(expected: JobOutcomeKind) -> None:
     """Another start from step 0 would do all of it once more; whether it counts as done is not the job's to say."""
     ended = outcome.settle(JobOutcome(expected, "r", 0), committed=None, saved=False, output=b"")
-    assert ended.kind is JobOutcomeKind.ENDED
+    assert ended.kind is JobOutcomeKind.UNCOMMITTED
     crashed = outcome.settle(
         JobOutcome(JobOutcomeKind.FAILED, "r", 1), committed=None, saved=False, output=b""
     )

@@ -278,7 +278,7 @@ def test_only_the_very_same_job_had_ended_before(bundle: str, settings: str, fou
     """New code or new settings are a new job; without a digest the difference cannot be detected."""
     body = {
         "schema": 1, "incarnation": 1, "worker": 0, "workers": 1, "attempt": 1, "bundle": "b",
-        "settings": settings, "format": "marker", "why": RescueMoment.ENDED.value, "complete": True, "files": [],
+        "settings": settings, "format": "marker", "why": "ended", "complete": True, "files": [],
         "skipped": [], "at": 1.0,
     }  # fmt: skip
     one = parse(json.dumps(body).encode(), "m")

@@ -156,7 +156,7 @@ def uncommitted(stage):
     )
     stage.put(UNCOMMITTED_FILE, b"model")
     body = UncommittedManifest(
-        1, 0, 1, 1, "b", "s", "auto", RescueMoment.ENDED, True, (retained,), (), stage.clock.now()
+        1, 0, 1, 1, "b", "s", "auto", RescueMoment.UNCOMMITTED, True, (retained,), (), stage.clock.now()
     )
     stage.put(uncommitted_name(1, 0), body.text().encode())
     stage.machines.report(

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
 from orchestrator.contract.bucket.heartbeat_keys import EARLIER_KEYS
+from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, UncommittedManifest, parse
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.events import EventKind
@@ -17,6 +18,7 @@ from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec, JobSpec, UserSpec
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
+from orchestrator.engine.bucket.uncommitted import UncommittedFiles
 from orchestrator.engine.fleet.job_store import decoded, encoded, end_marks
 from orchestrator.engine.fleet.user_store import read_users, write_users
 from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
@@ -78,6 +80,14 @@ def test_a_job_in_the_bucket_has_its_save_pause_under_the_key_of_every_release()
     data = encoded(submission)
     assert json.loads(data)["order"]["job"]["checkpoint"]["save_seconds"] == 5.0
     assert decoded(data, "sweep") == submission
+
+
+def test_a_manifest_has_the_earlier_word_of_a_job_that_ended_without_a_checkpoint():
+    """An older tpuctl reads the same folder; `--json` has the word of today."""
+    one = UncommittedManifest(1, 0, 1, 1, "b", "s", "auto", RescueMoment.UNCOMMITTED, True, (), (), 5.0)
+    assert json.loads(one.text())["why"] == "ended"
+    assert parse(one.text().encode(), "m") == one
+    assert UncommittedFiles(1, (one,)).as_dict()["moment"] == "uncommitted"
 
 
 def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():

@@ -234,7 +234,7 @@ def test_files_of_a_task_that_no_checkpoint_contains_can_be_fetched(cloud, owner
     name = f"{folder_name(1, 0)}checkpoints/model.pt"
     saved = UncommittedFile("checkpoints/model.pt", 5, hashlib.sha256(b"MODEL").hexdigest(), name)
     manifest = UncommittedManifest(
-        1, 0, 1, 1, "b", "s", "marker", RescueMoment.ENDED, True, (saved,), (), 1.0e9
+        1, 0, 1, 1, "b", "s", "marker", RescueMoment.UNCOMMITTED, True, (saved,), (), 1.0e9
     )
     cloud.put_object(folder + name, b"MODEL")
     cloud.put_object(folder + manifest_name(1, 0), manifest.text().encode())

@@ -162,7 +162,7 @@ class Gang:
             "checkpoints/a.pt", 1, "", f"{uncommitted_manifest.folder_name(self.incarnation, worker)}a.pt"
         )
         one = UncommittedManifest(
-            self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", RescueMoment.ENDED, complete,
+            self.incarnation, worker, self.workers, 1, self.bundle, "s", "auto", RescueMoment.UNCOMMITTED, complete,
             (file,), (), self.machines.now(),
         )  # fmt: skip
         self.bucket.put(uncommitted_manifest.manifest_name(self.incarnation, worker), one.text().encode())

@@ -86,7 +86,7 @@ class Rescue:
         Raise JobInterrupted; the next agent, or `in_time`, then continues.
         """
         manifest = self._manifest(
-            attempt.attempt, RescueMoment.ENDED if committed is None else RescueMoment.BESIDE
+            attempt.attempt, RescueMoment.UNCOMMITTED if committed is None else RescueMoment.BESIDE
         )
         return self._upload_files(*files, manifest, self._parts.patiently)
 
@@ -169,7 +169,7 @@ class Rescue:
         # Files named by a manifest may have been deleted since; those are sent again.
         there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCOMMITTED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
-        if manifest.moment is RescueMoment.ENDED:
+        if manifest.moment is RescueMoment.UNCOMMITTED:
             uploaded.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
         self._written = float("-inf")
         with ThreadPoolExecutor(PARALLEL) as pool:

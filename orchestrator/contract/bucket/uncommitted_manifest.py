@@ -22,6 +22,8 @@ from orchestrator.contract.bucket.object_names import UNCOMMITTED
 from orchestrator.contract.machine_errors import DamagedError
 
 SCHEMA = 1
+ENDED = "ended"
+"""What manifests call `RescueMoment.UNCOMMITTED`."""
 _NAME = re.compile(rf"{UNCOMMITTED}g(\d{{1,9}})/w(\d{{1,4}})\.manifest\.json")
 
 
@@ -29,11 +31,11 @@ class RescueMoment(enum.Enum):
     """
     The moment at which files were uploaded.
 
-    ENDED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and these files lay
+    UNCOMMITTED: the job exited with status 0 and nothing was committed. BESIDE: it is done, and these files lay
     beside its checkpoints. FAILED: it was given up. NOTICE: the machine was preempted.
     """
 
-    ENDED = "ended"
+    UNCOMMITTED = "uncommitted"
     BESIDE = "beside"
     FAILED = "failed"
     NOTICE = "notice"
@@ -116,8 +118,9 @@ class UncommittedManifest:
         """Return the manifest as JSON."""
         skipped = [{"name": one.name, "why": one.reason.value} for one in self.skipped]
         body = {"schema": SCHEMA, **asdict(replace(self, skipped=())), "skipped": skipped}
-        # The stored key of both is the older word, which earlier versions read.
-        body["why"] = body.pop("moment").value
+        # The stored key of both is the older word, which earlier versions read, and so is one value.
+        moment = body.pop("moment")
+        body["why"] = ENDED if moment is RescueMoment.UNCOMMITTED else moment.value
         return json.dumps(body, sort_keys=True)
 
 
@@ -164,7 +167,7 @@ def _uncommitted(value: Mapping[str, Any]) -> UncommittedManifest:
         bundle=str(value["bundle"]),
         settings=str(value["settings"]),
         format=str(value["format"]),
-        moment=RescueMoment(value["why"]),
+        moment=RescueMoment.UNCOMMITTED if value["why"] == ENDED else RescueMoment(value["why"]),
         complete=value["complete"] is True,
         files=files,
         skipped=tuple(Skipped(str(one["name"]), Skip(one["why"])) for one in value["skipped"]),
@@ -206,7 +209,9 @@ def ended_before(
     # A worker that has uploaded nothing might still train, so it is not certain that the job has ended.
     whole = {one.worker for one in found} == set(range(found[0].workers))
     same = all(
-        one.complete and one.moment is RescueMoment.ENDED and (one.bundle, one.settings) == (bundle, settings)
+        one.complete
+        and one.moment is RescueMoment.UNCOMMITTED
+        and (one.bundle, one.settings) == (bundle, settings)
         for one in found
     )
     return tuple(found) if whole and same else ()

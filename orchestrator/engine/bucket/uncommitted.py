@@ -19,7 +19,7 @@ from orchestrator.errors import NotFoundError
 MAX_FOLDERS = 8
 """Top folders of the bucket that are listed one by one."""
 WORDS = {
-    RescueMoment.ENDED: "the job ended with status 0 and no checkpoint",
+    RescueMoment.UNCOMMITTED: "the job ended with status 0 and no checkpoint",
     RescueMoment.BESIDE: "they lay beside the checkpoints of a job that is done",
     RescueMoment.FAILED: "the job was given up",
     RescueMoment.NOTICE: "the machine was taken away",
