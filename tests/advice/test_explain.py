@@ -38,7 +38,7 @@ from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 WAITING = QueuedState.WAITING_FOR_RESOURCES
-HERE = WatcherStatus(where="elsewhere", who="me@here", command="watch", renewed_age_s=3.0, alive=True)
+HERE = WatcherStatus(on="elsewhere", who="me@here", command="watch", renewed_age_s=3.0, alive=True)
 EXPIRED = replace(HERE, renewed_age_s=61.0, alive=False)
 NO_NODE = {"nodes": Present(())}
 STOCKOUT = Refusal(NOW - 1, "us-central1-a", Retry.CAPACITY, "no more capacity", code="TPU-300")
