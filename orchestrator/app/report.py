@@ -13,6 +13,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, status_of, watcher_of
 from orchestrator.config.rules.progress_patterns import progress_text
 from orchestrator.domain.observation import Heartbeat, Present
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import first_incarnations, lifetimes
 from orchestrator.domain.spec import VmSpec
@@ -27,6 +28,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.use_spans import Use, use_spans
 from orchestrator.report.curve_points import FEW, Losses, PrintedLines, losses, with_printed_steps
 from orchestrator.report.page import PageFacts, page
 from orchestrator.report.summary import Summary, summarise
@@ -145,7 +147,11 @@ def _with_printed_steps(
 def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
     record = session.records.current
     # Up to the last report instead of now, so that a report made days later shows the same cost.
-    ended = max((b.updated for b in beats), default=session.clock.now())
+    now = session.clock.now()
+    ended = max((b.updated for b in beats), default=now)
+    # By the same times as the table of uses, so that both say the same of the same time.
+    existed = [now if s.until is None else s.until for s in record.spans if s.kind is Kind.NODE]
+    used = use_spans(record.spans, beats, now, record.up_times)
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     on_demand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
@@ -154,7 +160,8 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
         beats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
-        wall=sum(until - since for since, until in lifetimes(record, ended)),
+        wall=sum(until - since for since, until in lifetimes(record, max(ended, *existed, 0.0))),
+        trained=sum(part.until - part.since for part in used if part.use is Use.TRAINING),
         usd=paid.known_usd,
         upper_usd=paid.upper_usd,
         on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,

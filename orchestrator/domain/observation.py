@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training, training_of
 from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.machines.node_price import Prices
@@ -297,8 +298,19 @@ class Heartbeat:
     """Public SSH host keys of the machine."""
     timings: Mapping[str, float] = field(default_factory=dict)
     """Seconds since the epoch of boot, unpacked, setup_done, restored, spawned, first_step and others."""
+    trained: tuple[Training, ...] = ()
+    """What earlier attempts have trained on this machine; an older agent names none."""
     script: bool = False
     """Written by the startup script as its first act, before the agent runs."""
+
+    @property
+    def trainings(self) -> tuple[Training, ...]:
+        """Return what all attempts on this machine have trained, also the present one."""
+        first = self.timings.get("first_step")
+        last = training_of(
+            self.attempt, first, self.progress_at, self.resumed_from, self.step, list(self.trained)
+        )
+        return self.trained if last is None else (*self.trained, last)
 
 
 @dataclass(frozen=True)

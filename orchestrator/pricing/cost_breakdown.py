@@ -1,54 +1,26 @@
 """
 Estimate what a deployment has cost, by resource, zone, day and use; never a bill.
 
-Use follows from the last report of each incarnation: time until its first step is starting or recovering,
-time after its last checkpoint is lost if the TPU was preempted, and time in which no TPU trains is idle. If a
-job reported no step, the use of its time is unknown.
+What the time was used for: `pricing/use_spans.py`.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
-from enum import Enum
 
-from orchestrator.contract.phase import Phase
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.names import home_region, incarnation_of
+from orchestrator.domain.names import home_region
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl
 from orchestrator.pricing.cost_so_far import metered, priced_as, rates_now, spent
-
-
-class Use(Enum):
-    """What time on machines was used for; the value is the word for people."""
-
-    TRAINING = "training"
-    LOST = "lost"
-    RECOVERING = "recovering"
-    STARTING = "starting"
-    IDLE = "idle"
-    UNKNOWN = "not known"
-    STORAGE = "storage"
-
+from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 
 Metered = tuple[Span, tuple[Meter, ...]]
 """A billed span, with its meters."""
 BY_PREEMPTIONS = (Use.LOST, Use.RECOVERING)
-BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
-"""Phases of a machine before the job runs on it."""
-
-
-@dataclass(frozen=True)
-class UseSpan:
-    """A span of time, in seconds since the epoch, and its use."""
-
-    since: float
-    until: float
-    use: Use
 
 
 @dataclass(frozen=True)
@@ -206,93 +178,6 @@ def _storage(
     zones[region] = zones.get(region, 0.0) + total
     uses[Use.STORAGE.value] = uses.get(Use.STORAGE.value, 0.0) + total
     return (Item("storage", region, 1, longest, total, total),)
-
-
-def use_spans(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
-) -> tuple[UseSpan, ...]:
-    """
-    Return what the time was used for, from the first TPU to *now*; time before that is idle.
-
-    *up_times* are those at which `up` started the deployment: the first TPU after such a start does not
-    recover from the one before.
-    """
-    every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
-    # Worker 0 stands for its slice, whose machines train in step (docs/decisions/0017).
-    reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
-    # Losers of a race are left out: the winner's time shows what the time was used for.
-    nodes = [span for span in every if not _lost_race(span, every, reports)]
-    found: list[UseSpan] = []
-    for index, span in enumerate(nodes):
-        following = nodes[index + 1] if index + 1 < len(nodes) else None
-        fresh = index == 0 or _lifetime(up_times, span) != _lifetime(up_times, nodes[index - 1])
-        if following is not None and _lifetime(up_times, span) != _lifetime(up_times, following):
-            # `up` started the deployment again in between: nothing replaced this TPU, so none of its work was lost.
-            following = None
-        beat = reports.get(incarnation_of(span.name, {}) or 0)
-        # The old TPU may exist while its successor is created (docs/decisions/0001): no time counts twice.
-        end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
-        first = Use.STARTING if fresh else Use.RECOVERING
-        found += use_spans_of(
-            span.since, max(span.since, end), beat, first,
-            lost=following is not None, is_up=following is None and span.until is None,
-        )  # fmt: skip
-        if following is not None:
-            found.append(UseSpan(end, max(end, following.since), Use.RECOVERING))
-    return tuple(part for part in found if part.until > part.since)
-
-
-def _lifetime(up_times: Sequence[float], span: Span) -> int:
-    """Return the index of the deployment's lifetime in which a TPU was, by the number of `up` before it."""
-    return sum(1 for time in up_times if time <= span.since)
-
-
-def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
-    """Return whether a TPU never trained because another one won its race; its time is no time of the job."""
-    beat = reports.get(incarnation_of(one.name, {}) or 0)
-    if one.until is None or (beat is not None and "first_step" in beat.timings):
-        return False
-    return any(
-        s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes
-    )
-
-
-def use_spans_of(
-    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, is_up: bool
-) -> list[UseSpan]:
-    """
-    Return the uses of one TPU's time; *first* is the use of the time until its first step.
-
-    *lost* says that another TPU has replaced it, *is_up* that it exists.
-    """
-    if beat is None:
-        # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
-        return [UseSpan(since, end, first if is_up else Use.UNKNOWN)]
-    if "first_step" not in beat.timings and "spawned" in beat.timings and beat.phase not in BEFORE:
-        # The job ran and reported no step: how much of it was training is unknown.
-        began = _within(since, beat.timings["spawned"], end)
-        over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
-        until = _within(began, beat.updated if over else None, end)
-        return [
-            UseSpan(since, began, first),
-            UseSpan(began, until, Use.UNKNOWN),
-            UseSpan(until, end, Use.IDLE),
-        ]
-    began = _within(since, beat.timings.get("first_step"), end)
-    if beat.phase in {Phase.ENDED, Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED, Phase.STOPPED} and not lost:
-        useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
-    elif lost:
-        # A machine that had saved its last step lost no work: the rest is already part of the recovery.
-        saved = beat.step is not None and (beat.committed_step or -1) >= beat.step
-        useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
-    else:
-        useful, rest = end, Use.IDLE
-    return [UseSpan(since, began, first), UseSpan(began, useful, Use.TRAINING), UseSpan(useful, end, rest)]
-
-
-def _within(low: float, value: float | None, high: float) -> float:
-    # Reports have the machine's clock, spans have not: a time outside of its span is moved to its edge.
-    return high if value is None else min(max(low, value), high)
 
 
 class _SpanPrices:

@@ -9,7 +9,7 @@ from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
 from orchestrator.domain.observation import Heartbeat
-from orchestrator.pricing.cost_breakdown import BEFORE
+from orchestrator.pricing.use_spans import BEFORE
 
 FEW = 30
 """Points of the watcher below which the job's log is read as well."""
@@ -104,16 +104,26 @@ def with_starts(
     points: Sequence[tuple[float, int, float | None, int]], beats: Iterable[Heartbeat]
 ) -> list[tuple[float, int, float | None, int]]:
     """
-    Return the points of (time, step, loss, incarnation), with the one from which each machine trained on.
+    Return the points of (time, step, loss, incarnation), with those from which each machine trained on.
 
     A watcher sees a machine's step only some seconds after its first one, so a line would begin in the air.
     """
-    first = {beat.incarnation: beat for beat in beats if beat.worker == 0 and "first_step" in beat.timings}
-    begun = [
-        (first[number].timings["first_step"], number) for number in {point[3] for point in points} & {*first}
+    shown = {point[3] for point in points}
+    starts = [
+        (at, step, None, beat.incarnation)
+        for beat in beats
+        if beat.worker == 0 and beat.incarnation in shown
+        for at, step in _starts(beat)
     ]
-    starts = [(at, first[number].resumed_from or 0, None, number) for at, number in begun]
     return sorted([*points, *starts], key=lambda point: (point[3], point[0]))
+
+
+def _starts(beat: Heartbeat) -> list[tuple[float, int]]:
+    """Return when each attempt on a machine made its first step, and from which step it trained on."""
+    found = {one.began: one.start for one in beat.trained}
+    if "first_step" in beat.timings and beat.timings["first_step"] not in found:
+        found[beat.timings["first_step"]] = beat.resumed_from or 0
+    return list(found.items())
 
 
 def _trained(beat: Heartbeat, step: int | None) -> Heartbeat:

@@ -9,7 +9,7 @@ from orchestrator.domain.text.amounts import progress_percent, saved_text, span_
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
-from orchestrator.pricing.cost_breakdown import Use
+from orchestrator.pricing.use_spans import Use
 from orchestrator.report import charts
 from orchestrator.report.page import asset, environment, style_hash, usd_range_shown, usd_shown
 from orchestrator.report.results_table import ResultsTable

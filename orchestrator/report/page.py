@@ -16,7 +16,8 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_text, span_text
-from orchestrator.pricing.cost_breakdown import CostBreakdown, Use, UseSpan, use_spans
+from orchestrator.pricing.cost_breakdown import CostBreakdown
+from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses, with_starts
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, USE_TEXTS, Summary, redone_texts
@@ -70,7 +71,7 @@ class LiveFacts:
 def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
     """Return the page; *live* is for the dashboard, which serves style and script as separate files."""
     style = asset("style.css")
-    drawn = timeline(facts.record.spans, facts.beats, facts.events, facts.now)
+    drawn = timeline(facts.record.spans, facts.beats, facts.events, facts.now, facts.record.up_times)
     values = {
         **_head(facts),
         **_machines(facts, drawn),
@@ -284,6 +285,9 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and its cost."""
     parts: Sequence[UseSpan] = use_spans(facts.record.spans, facts.beats, facts.now, facts.record.up_times)
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
+    if parts:
+        # Before the first TPU, and between TPUs of two lifetimes, no TPU had work either.
+        seconds[Use.IDLE] += max(0.0, facts.summary.wall_s - sum(seconds.values()))
     whole, at = sum(seconds.values()), 0.0
     rows = []
     for use, lasted in seconds.items():

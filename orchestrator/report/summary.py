@@ -10,7 +10,7 @@ from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.pricing.cost_breakdown import BEFORE, Use
+from orchestrator.pricing.use_spans import BEFORE, Use
 
 COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
@@ -33,7 +33,7 @@ USE_TEXTS = {
     Use.TRAINING: "steps that count",
     Use.LOST: "steps after the last save of a lost TPU",
     Use.RECOVERING: "from a preemption to the next TPU's first step",
-    Use.STARTING: "from the first TPU to its first step",
+    Use.STARTING: "from the first TPU, or a restart, to the next step",
     Use.IDLE: "machines while no TPU had work",
     Use.UNKNOWN: "what the TPU did was not reported",
     Use.STORAGE: "what the bucket holds",
@@ -99,18 +99,18 @@ class Summary:
 def summarise(
     beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
     usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
-    begun: Collection[int] = (), heartbeat: float = inf,
+    begun: Collection[int] = (), heartbeat: float = inf, trained: float = 0.0,
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
 
     *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
     restarted it, which did not recover from anything. *heartbeat* is the longest time between two reports in
-    seconds.
+    seconds, *trained* for how many seconds steps were made that count (`use_spans`).
     """
     # A machine that was preempted before it trained has no steps to lose.
-    trained = (b for b in beats if b.worker == 0 and b.step is not None)
-    chain = sorted(trained, key=lambda b: b.incarnation)
+    with_steps = (b for b in beats if b.worker == 0 and b.step is not None)
+    chain = sorted(with_steps, key=lambda b: b.incarnation)
     ways = [
         (before, after)
         for before, after in pairwise(chain)
@@ -120,9 +120,6 @@ def summarise(
     started = sorted((b for b in beats if b.worker == 0 and _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
-    followed = {before.incarnation: after for before, after in ways}
-    earlier = zip((None, *chain), chain, strict=False)
-    useful = sum(_useful_seconds(beat, before, followed.get(beat.incarnation)) for before, beat in earlier)
     untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
     stopped = [beat.save_pauses for beat in chain if beat.save_pauses is not None]
@@ -133,7 +130,7 @@ def summarise(
         steps_redone=known,
         steps_redone_is_least=bool(untold),
         recoveries=tuple(r for r in recoveries if r is not None),
-        goodput=min(1.0, useful / wall) if wall and counted else None,
+        goodput=min(1.0, trained / wall) if wall and counted else None,
         wall_s=wall,
         usd=usd,
         on_demand_usd=on_demand_usd,
@@ -211,24 +208,6 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
 def _last_step(beat: Heartbeat) -> int | None:
     """Return the last known step, which may be that of a save after the last report."""
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
-
-
-def _useful_seconds(beat: Heartbeat, before: Heartbeat | None, after: Heartbeat | None) -> float:
-    """
-    Return the training time of one incarnation, reduced to the share of its steps that *after* has kept.
-
-    A restart on the same machine has overwritten the times of earlier attempts there. Their steps, from those
-    of *before* on, count at the speed of the last attempt.
-    """
-    first, last = beat.timings.get("first_step"), beat.progress_at
-    if first is None or last is None or beat.step is None:
-        return 0.0
-    start = beat.resumed_from or 0
-    done = beat.step - start
-    until = beat.step if after is None else min(beat.step, after.resumed_from or 0)
-    if beat.attempt > 1:
-        start = min(start, 0 if before is None else before.step or 0)
-    return max(0.0, last - first) * max(0, until - start) / done if done > 0 else 0.0
 
 
 def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:

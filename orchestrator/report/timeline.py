@@ -10,7 +10,7 @@ from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.cost_breakdown import Use, UseSpan, use_spans_of
+from orchestrator.pricing.use_spans import TpuTime, Use, UseSpan, tpu_times
 
 
 class MarkKind(Enum):
@@ -62,12 +62,15 @@ class Timeline:
 
 
 def timeline(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], events: Sequence[Event], now: float
-) -> Timeline:
-    """Return the lanes of all machines that ever existed, up to *now* or to the end of the last of them."""
-    last = {beat.incarnation: beat for beat in beats if beat.worker == 0}
-    nodes = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
-    lanes = [_node(index, nodes, last, events, now) for index in range(len(nodes))]
+    spans: Sequence[Span], beats: Sequence[Heartbeat], events: Sequence[Event], now: float,
+    up_times: Sequence[float] = (),
+) -> Timeline:  # fmt: skip
+    """
+    Return the lanes of all machines that ever existed, up to *now* or to the end of the last of them.
+
+    *up_times* are those at which `up` started the deployment.
+    """
+    lanes = [_node(one, events, now) for one in tpu_times(spans, beats, up_times)]
     vms: dict[tuple[str, str], list[Span]] = {}
     for span in spans:
         if span.kind is Kind.VM:
@@ -84,22 +87,25 @@ def _end(span: Span, now: float) -> float:
     return max(span.since, now if span.until is None else span.until)
 
 
-def _node(
-    index: int, nodes: Sequence[Span], last: dict[int, Heartbeat], events: Sequence[Event], now: float
-) -> Lane:
+def _node(one: TpuTime, events: Sequence[Event], now: float) -> Lane:
     """Return one TPU's lane, by the same words and rules as `cost_breakdown`."""
-    span = nodes[index]
+    span, beat = one.span, one.beat
     number = incarnation_of(span.name, {}) or 0
-    end, beat, is_up = _end(span, now), last.get(number), span.until is None
+    end, is_up = _end(span, now), span.until is None
     lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
     marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
     if beat is not None and beat.phase in {Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED}:
         kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
         marks.append(TimelineMark(min(beat.updated, end), kind))
-    steps = f"steps {beat.resumed_from or 0:,} to {beat.step:,}" if beat and beat.step is not None else ""
-    bars = use_spans_of(
-        span.since, end, beat, Use.RECOVERING if index else Use.STARTING,
-        lost=index + 1 < len(nodes), is_up=is_up,
-    )  # fmt: skip
-    shown = tuple(bar for bar in bars if bar.until > bar.since)
-    return Lane(span.name, span.zone, shown, number, tuple(marks), steps, is_up)
+    shown = tuple(bar for bar in one.uses(end) if bar.until > bar.since)
+    return Lane(span.name, span.zone, shown, number, tuple(marks), _steps(beat), is_up)
+
+
+def _steps(beat: Heartbeat | None) -> str:
+    """Return which steps a TPU trained, in words: those of all its attempts."""
+    if beat is None:
+        return ""
+    trained = beat.trainings
+    last = beat.step if beat.step is not None else trained[-1].reached if trained else None
+    first = trained[0].start if trained else beat.resumed_from or 0
+    return "" if last is None else f"steps {first:,} to {last:,}"

@@ -117,7 +117,13 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab)
     assert not [pid for pid in orphans if is_alive(pid)]
     assert [one["attempt"] for one in lab.attempts()] == [1, 2]
     assert "the agent was killed" in lab.attempts()[1]["reason"]
-    assert machine.heartbeat()["attempts"] == 2
+    beat = machine.heartbeat()
+    assert beat["attempts"] == 2
+    # The report of an agent that is new, as after a push, still says when the job trained before.
+    ((attempt, began, until, start, reached),) = beat["trained"]
+    assert (attempt, start) == (1, 0)
+    assert reached >= 10
+    assert began < until < beat["timings"]["spawned"]
 
 
 def test_sigterm_leads_to_a_last_commit(lab: AgentLab) -> None:

@@ -22,7 +22,7 @@ from orchestrator.planning.fleet.fleet_cost import (
 )
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
-from orchestrator.pricing.cost_breakdown import Use
+from orchestrator.pricing.use_spans import Use
 
 T = 1_000_000.0
 TRAINING, STARTING, IDLE, LOST, UNKNOWN = Use.TRAINING, Use.STARTING, Use.IDLE, Use.LOST, Use.UNKNOWN

@@ -8,10 +8,12 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lifetimes
-from orchestrator.pricing.cost_breakdown import StoredAmount, Use, cost_breakdown, use_spans
+from orchestrator.pricing.cost_breakdown import StoredAmount, cost_breakdown
 from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.use_spans import Use, use_spans
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
 
@@ -251,3 +253,43 @@ def test_time_without_a_deployment_is_no_way_back():
     assert sum(found.uses.values()) == pytest.approx(found.usd)
     assert first_incarnations(known) == {1, 2}
     assert lifetimes(known, T0 + 93600) == ((T0, T0 + 3600), (T0 + 89990, T0 + 93600))
+
+
+ON_ONE_TPU = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
+BEFORE_PUSH = Training(1, T0 + 60, T0 + 300, 0, 240)
+
+
+@pytest.mark.parametrize(
+    ("report", "uses"),
+    [
+        (
+            {"step": 400, "resumed_from": 240, "timings": {"first_step": T0 + 340}, "progress_at": T0 + 500},
+            [("starting", 0, 60), ("training", 60, 300), ("starting", 300, 340), ("training", 340, 600)],
+        ),
+        # 60 of 240 steps were not saved, and are made again.
+        (
+            {"step": 400, "resumed_from": 180, "timings": {"first_step": T0 + 340}, "progress_at": T0 + 500},
+            [("starting", 0, 60), ("training", 60, 240), ("starting", 240, 340), ("training", 340, 600)],
+        ),
+        # The new code has made no step yet: the first step is still that of the attempt before.
+        (
+            {"step": None, "resumed_from": 240, "timings": {"first_step": T0 + 60, "spawned": T0 + 310}},
+            [("starting", 0, 60), ("training", 60, 300), ("starting", 300, 600)],
+        ),
+        # Its agent has begun again, and not yet read where the job goes on.
+        (
+            {"step": None, "attempt": 1, "phase": Phase.BOOT, "timings": {"boot": T0 + 310}},
+            [("starting", 0, 60), ("training", 60, 300), ("starting", 300, 600)],
+        ),
+        (
+            {"step": None, "attempt": 1, "phase": Phase.DONE, "timings": {"boot": T0 + 310}},
+            [("starting", 0, 60), ("training", 60, 300), ("idle", 300, 600)],
+        ),
+    ],
+    ids=["saved", "not all saved", "no step yet", "boots", "done"],
+)
+def test_a_restart_on_the_same_tpu_takes_no_training_back(report, uses):
+    """After a push the job trains on; only the gap between two attempts is no training."""
+    known = beat(**{"attempt": 2, "phase": Phase.RUN, "trained": (BEFORE_PUSH,), **report})
+    found = use_spans((ON_ONE_TPU,), [known], T0 + 600)
+    assert [(one.use.value, one.since - T0, one.until - T0) for one in found] == uses

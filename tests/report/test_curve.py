@@ -10,7 +10,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.cost_breakdown import Use
+from orchestrator.pricing.use_spans import Use
 from orchestrator.report.charts import curve
 from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps, with_starts
 from orchestrator.report.summary import summarise

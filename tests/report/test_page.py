@@ -7,14 +7,16 @@ from html.parser import HTMLParser
 import pytest
 
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
-from orchestrator.pricing.cost_breakdown import Use, use_spans
+from orchestrator.pricing.use_spans import Use, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import MAX_POINTS, losses
 from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash, usd_shown
+from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
 from tests.report.report_kit import ZONE, T, beat, facts
@@ -167,6 +169,37 @@ def test_the_machines_and_the_account_of_the_time_say_the_same():
     # Between two TPUs there is none, and no line; that too is recovering.
     gaps = 2 * 100
     assert {**above, Use.RECOVERING: above[Use.RECOVERING] + gaps} == pytest.approx(below)
+
+
+def test_a_tpu_that_up_started_again_recovers_from_nothing_on_its_lane_as_in_the_account():
+    """Between `down` and `up` nothing was lost, and the second TPU starts."""
+    found = facts(now=T + 3500)
+    times = (T, T + 1150)
+    drawn = timeline(found.record.spans, found.beats, found.events, found.now, times)
+    bars = [[bar.use for bar in lane.bars] for lane in drawn.lanes if lane.number in (1, 2)]
+    assert bars == [[Use.STARTING, Use.TRAINING], [Use.STARTING, Use.TRAINING, Use.LOST]]
+
+
+def test_a_lane_names_the_steps_of_all_attempts():
+    """After a push it has trained from the first attempt's step on."""
+    known = beat(1, T, 1230, 1095, attempt=2, trained=(Training(1, T + 20, T + 50, 0, 1095),))
+    drawn = timeline((G1,), [known], (), T + 2000)
+    assert drawn.lanes[0].steps == "steps 0 to 1,230"
+
+
+def test_the_share_of_training_is_the_useful_time():
+    """Card, table and sentence speak of the same time: from `up` to the end of the last TPU."""
+    found = facts(now=T + 3500)
+    used = use_spans(found.record.spans, found.beats, found.now)
+    trained = sum(one.until - one.since for one in used if one.use is Use.TRAINING)
+    wall = T + 3500 - found.record.started_at
+    summary = summarise(
+        found.beats, found.events, preemptions=2, wall=wall, usd=1.5, on_demand_usd=4.0, trained=trained
+    )
+    words = Reader(page(replace(found, summary=summary))).words
+    share = f"{trained / wall:.1%}"
+    assert summary.goodput == pytest.approx(trained / wall)
+    assert words.count(share) >= 2
 
 
 def test_a_preemption_runs_through_every_drawing():

@@ -64,6 +64,7 @@ class AttemptRunner:
         """
         parts = self._parts
         parts.committer.end()
+        parts.status.close_attempt()
         parts.status.set(
             phase=Phase.RESTORE,
             attempt=attempt.attempt,

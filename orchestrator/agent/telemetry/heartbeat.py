@@ -20,6 +20,7 @@ from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.contract.replacing import write_atomically
 from orchestrator.contract.report_pause import report_pause
+from orchestrator.contract.training import Training, joined, trainings
 
 SCHEMA = 1
 _UNKNOWN = (
@@ -54,6 +55,8 @@ class Status:
         self.changes = 0
         self._warnings: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
+        self._trained: List[Training] = []
+        self._trained_before: List[Training] = []
         self._heartbeat = settings.heartbeat
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
@@ -92,6 +95,17 @@ class Status:
         with self._lock:
             for key in _INHERITED:
                 self._fields[key] = self._fields[key] or before.get(key) or 0
+            # What was trained before the agent was replaced, as by a push, counts as well.
+            self._trained_before = trainings(before)
+
+    def close_attempt(self) -> None:
+        """Keep the times of the last attempt's training, which the next one overwrites."""
+        with self._lock:
+            self._trained = joined(trainings(self._with_trainings(self._trained)))
+
+    def _with_trainings(self, trained: List[Training]) -> Dict[str, Any]:
+        listed = [list(one) for one in trained]
+        return dict(self._fields, timings=dict(self._timings), trained=listed)
 
     def get(self, name: str) -> Any:
         """Return one field of the next heartbeat; raise KeyError if there is no such field."""
@@ -127,7 +141,8 @@ class Status:
             warnings = [f"{source}: {text}" for source, text in sorted(self._warnings.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *warnings] if part)
             message = self.masked(message)[:2000]
-            return dict(self._fields, message=message, timings=dict(self._timings), at=self._clock.now())
+            trained = joined([*self._trained_before, *self._trained])
+            return dict(self._with_trainings(trained), message=message, at=self._clock.now())
 
 
 class HeartbeatWriter:

@@ -8,7 +8,8 @@ from rich.table import Table
 from orchestrator.app.deployment.bills import Cost
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
-from orchestrator.pricing.cost_breakdown import CostBreakdown, Use
+from orchestrator.pricing.cost_breakdown import CostBreakdown
+from orchestrator.pricing.use_spans import Use
 from orchestrator.report.summary import USE_TEXTS
 
 WIDTH = 80

@@ -27,6 +27,7 @@ from orchestrator.contract.bucket.limits import (
 )
 from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import MAX_TRAININGS, Training, stored_training
 from orchestrator.domain.observation import Heartbeat, Observed, Present, Unknown
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.text.clean_text import cut
@@ -97,6 +98,7 @@ def _reader(kind: Any) -> Callable[[str, Any], Any]:
         Mapping[str, int]: lambda name, value: _table(name, value, _integer),
         tuple[str, ...]: lambda name, value: _list(name, value, _text),
         tuple[int, ...]: lambda name, value: _list(name, value, _integer),
+        tuple[Training, ...]: lambda name, value: _list(name, value, _training)[-MAX_TRAININGS:],
     }  # fmt: skip
     return plain[kind]
 
@@ -155,6 +157,13 @@ def _list(name: str, value: Any, read: Callable[[str, Any], Any]) -> tuple[Any, 
     if not isinstance(value, list):
         raise ValueError(f"{name} is no list")  # noqa: TRY004 - wrong content
     return tuple(read(name, one) for one in value[:MAX_ENTRIES])
+
+
+def _training(_name: str, value: Any) -> Training:
+    found = stored_training(value)
+    if max(found.began, found.until) > LATEST_TIME:
+        raise ValueError("trained has a time that is none")
+    return found
 
 
 def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:

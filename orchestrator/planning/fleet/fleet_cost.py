@@ -13,7 +13,7 @@ from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.planning.fleet.tasks import TaskState
 from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
 from orchestrator.planning.fleet.users import SHARED
-from orchestrator.pricing.cost_breakdown import Use
+from orchestrator.pricing.use_spans import Use
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from orchestrator.contract.phase import AT_REST, Phase
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.pricing.cost_breakdown import Use
+from orchestrator.pricing.use_spans import Use
 
 T = TypeVar("T")
 SILENT = 120.0

@@ -1,0 +1,200 @@
+"""
+Say what the time on TPUs was used for.
+
+It follows from the last report of each incarnation: time until its first step is starting or recovering, a
+restart on the same TPU is starting, time after its last checkpoint is lost if the TPU was preempted, and time in
+which no TPU trains is idle. If a job reported no step, the use of its time is unknown.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.plan import Kind
+from orchestrator.domain.record import Span
+
+
+class Use(Enum):
+    """What time on machines was used for; the value is the word for people."""
+
+    TRAINING = "training"
+    LOST = "lost"
+    RECOVERING = "recovering"
+    STARTING = "starting"
+    IDLE = "idle"
+    UNKNOWN = "not known"
+    STORAGE = "storage"
+
+
+OVER = frozenset({Phase.ENDED, Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED, Phase.STOPPED})
+"""Phases of a machine after the job's end on it."""
+BEFORE = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE})
+"""Phases of a machine before the job runs on it."""
+
+
+@dataclass(frozen=True)
+class UseSpan:
+    """A span of time, in seconds since the epoch, and its use."""
+
+    since: float
+    until: float
+    use: Use
+
+
+def use_spans(
+    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
+) -> tuple[UseSpan, ...]:
+    """
+    Return what the time was used for, from the first TPU to *now*; time before that is idle.
+
+    *up_times* are those at which `up` started the deployment: the first TPU after such a start does not
+    recover from the one before.
+    """
+    found: list[UseSpan] = []
+    for one in tpu_times(spans, beats, up_times):
+        span, following = one.span, one.following
+        # Losers of a race are left out: the winner's time shows what the time was used for.
+        if one.lost_race:
+            continue
+        # The old TPU may exist while its successor is created (docs/decisions/0001): no time counts twice.
+        end = min(x for x in (span.until, following.since if following else None, now) if x is not None)
+        found += one.uses(end)
+        if following is not None:
+            found.append(UseSpan(end, max(end, following.since), Use.RECOVERING))
+    return tuple(part for part in found if part.until > part.since)
+
+
+@dataclass(frozen=True)
+class TpuTime:
+    """
+    One TPU with its last report, None without one, and the TPU that has replaced it, if any.
+
+    *first* is the use of the time until its first step.
+    """
+
+    span: Span
+    beat: Heartbeat | None
+    first: Use
+    following: Span | None
+    lost_race: bool
+
+    def uses(self, end: float) -> list[UseSpan]:
+        """Return the uses of the TPU's time, up to *end*."""
+        lost = self.following is not None
+        is_up = not lost and self.span.until is None
+        return use_spans_of(
+            self.span.since, max(self.span.since, end), self.beat, self.first, lost=lost, is_up=is_up
+        )
+
+
+def tpu_times(
+    spans: Sequence[Span], beats: Sequence[Heartbeat], up_times: Sequence[float] = ()
+) -> tuple[TpuTime, ...]:
+    """Return the TPUs in the order of their creation; *up_times* as in `use_spans`."""
+    every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
+    # Worker 0 stands for its slice, whose machines train in step (docs/decisions/0017).
+    reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    lost = {id(span) for span in every if _lost_race(span, every, reports)}
+    nodes = [span for span in every if id(span) not in lost]
+    found = []
+    for span in every:
+        index = sum(1 for one in nodes if one.since < span.since) if id(span) in lost else nodes.index(span)
+        before = nodes[index - 1] if index else None
+        after = nodes[index + 1] if id(span) not in lost and index + 1 < len(nodes) else None
+        # Where `up` started the deployment again in between, nothing replaced this TPU, and no work was lost.
+        before, after = (
+            one if one is not None and _lifetime(up_times, one) == _lifetime(up_times, span) else None
+            for one in (before, after)
+        )
+        beat = reports.get(incarnation_of(span.name, {}) or 0)
+        first = Use.STARTING if before is None else Use.RECOVERING
+        found.append(TpuTime(span, beat, first, after, id(span) in lost))
+    return tuple(found)
+
+
+def _lifetime(up_times: Sequence[float], span: Span) -> int:
+    """Return the index of the deployment's lifetime in which a TPU was, by the number of `up` before it."""
+    return sum(1 for time in up_times if time <= span.since)
+
+
+def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
+    """Return whether a TPU never trained because another one won its race; its time is no time of the job."""
+    beat = reports.get(incarnation_of(one.name, {}) or 0)
+    if one.until is None or (beat is not None and "first_step" in beat.timings):
+        return False
+    return any(
+        s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes
+    )
+
+
+def use_spans_of(
+    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, is_up: bool
+) -> list[UseSpan]:
+    """
+    Return the uses of one TPU's time; *first* is the use of the time until its first step.
+
+    *lost* says that another TPU has replaced it, *is_up* that it exists.
+    """
+    if beat is None:
+        # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
+        return [UseSpan(since, end, first if is_up else Use.UNKNOWN)]
+    found, ended = [], beat.phase in OVER
+    for training, useful_until in _trained_before(beat):
+        began = _within(since, training.began, end)
+        until = _within(began, useful_until, end)
+        found += [UseSpan(since, began, first), UseSpan(began, until, Use.TRAINING)]
+        # A push or a crash, and no preemption: what comes now is the way to the next step on the same TPU.
+        since, first = until, Use.STARTING
+    own = beat.trainings[len(beat.trained) :]
+    if beat.trained and not own and ended:
+        # The job was over already when its agent started again.
+        return [*found, UseSpan(since, end, Use.IDLE)]
+    if (
+        not own
+        and "first_step" not in beat.timings
+        and "spawned" in beat.timings
+        and beat.phase not in BEFORE
+    ):
+        # The job ran and reported no step: how much of it was training is unknown.
+        began = _within(since, beat.timings["spawned"], end)
+        over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+        until = _within(began, beat.updated if over else None, end)
+        return [
+            *found,
+            UseSpan(since, began, first),
+            UseSpan(began, until, Use.UNKNOWN),
+            UseSpan(until, end, Use.IDLE),
+        ]
+    # The time of a first step stays in the report until the next attempt makes one.
+    began = end if beat.trained and not own else _within(since, beat.timings.get("first_step"), end)
+    if ended and not lost:
+        useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
+    elif lost:
+        # A machine that had saved its last step lost no work: the rest is already part of the recovery.
+        saved = beat.step is not None and (beat.committed_step or -1) >= beat.step
+        useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
+    else:
+        useful, rest = end, Use.IDLE
+    return [
+        *found, UseSpan(since, began, first), UseSpan(began, useful, Use.TRAINING), UseSpan(useful, end, rest)
+    ]  # fmt: skip
+
+
+def _trained_before(beat: Heartbeat) -> Iterator[tuple[Training, float]]:
+    """Yield the trainings of earlier attempts on this machine, each with the time until which its steps count."""
+    for one, following in zip(beat.trained, (*beat.trainings[1:], None), strict=False):
+        start = following.start if following else beat.resumed_from
+        # While the next attempt has not begun, nothing says that steps are repeated.
+        begun = following is not None or (beat.attempt != one.attempt and beat.phase is not Phase.BOOT)
+        made = one.reached - one.start
+        share = min(1.0, max(0.0, ((start or 0) - one.start) / made)) if begun and made > 0 else 1.0
+        yield one, one.began + share * (one.until - one.began)
+
+
+def _within(low: float, value: float | None, high: float) -> float:
+    # Reports have the machine's clock, spans have not: a time outside of its span is moved to its edge.
+    return high if value is None else min(max(low, value), high)

@@ -1,0 +1,37 @@
+"""When a machine has trained, over all attempts of the job on it."""
+
+from orchestrator.contract.training import MAX_TRAININGS, Training, joined, trainings
+
+BODY = {
+    "attempt": 2, "progress_at": 90.0, "resumed_from": 40, "step": 70, "timings": {"first_step": 60.0},
+    "trained": [[1, 10, 50.0, 0, 45]],
+}  # fmt: skip
+FIRST = Training(1, 10.0, 50.0, 0, 45)
+
+
+def test_the_last_attempt_is_one_of_them():
+    """From its first step to its newest one."""
+    assert trainings(BODY) == [FIRST, Training(2, 60.0, 90.0, 40, 70)]
+
+
+def test_an_attempt_without_a_step_of_its_own_is_none():
+    """The time of the first step is still that of the attempt before."""
+    assert trainings({**BODY, "timings": {"first_step": 10.0}}) == [FIRST]
+    assert trainings({**BODY, "step": None}) == [FIRST]
+    assert trainings({}) == []
+
+
+def test_what_is_no_training_is_ignored():
+    """Any program can write a report; what came before it stays."""
+    for odd in (None, 7, [1, 2], [1, 2, 3, 4, "x"], [1, 2, -3.0, 4, 5], [1, float("nan"), 2, 3, 4]):
+        assert trainings({**BODY, "trained": [list(FIRST), odd]}) == [FIRST]
+    assert trainings({**BODY, "step": -1}) == [FIRST]
+
+
+def test_the_oldest_ones_become_one():
+    """A job that is restarted for ever does not make the report longer."""
+    many = [Training(n, 10.0 * n, 10.0 * n + 5, n, n + 1) for n in range(1, MAX_TRAININGS + 3)]
+    found = joined(many)
+    assert len(found) == MAX_TRAININGS
+    assert (found[0].began, found[0].start, found[0].reached) == (10.0, 1, 4)
+    assert found[1:] == many[3:]
