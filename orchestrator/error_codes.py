@@ -55,7 +55,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-137": (UsageError, "this computer knows no such deployment, or several"),
     "TPU-138": (UsageError, "an optional part of tpuctl is not installed"),
     "TPU-139": (UsageError, "another project, login or computer brought the deployment up"),
-    "TPU-140": (UsageError, "the bucket is in another region than the TPU"),
+    "TPU-140": (UsageError, "the bucket is not in the same region as the TPU"),
     "TPU-141": (UsageError, "job.source leads outside the project"),
     "TPU-142": (UsageError, "the source folder contains a key"),
     "TPU-143": (UsageError, "the deployment file belongs to another user, or others can replace it"),

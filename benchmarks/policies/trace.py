@@ -157,7 +157,7 @@ def _number(word: str, path: Path, line: int, column: str) -> float:
     except ValueError:
         found = -1.0
     if not 0 <= found < float("inf"):
-        raise BadRecordError(path, line, column, f"{word!r} is no number from 0 on") from None
+        raise BadRecordError(path, line, column, f"{word!r} is not a number from 0") from None
     return found
 
 

@@ -84,7 +84,7 @@ class Agent:
         obey_signals(
             {
                 signal.SIGTERM: self._noticed,
-                signal.SIGUSR1: lambda: parts.interrupts.end(EndingKind.ASKED, "asked to stop"),
+                signal.SIGUSR1: lambda: parts.interrupts.end(EndingKind.ASKED, "asked to stop by tpuctl"),
                 signal.SIGINT: lambda: parts.interrupts.end(EndingKind.ASKED, "interrupted"),
             }
         )
@@ -221,7 +221,7 @@ class Agent:
         # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
         last_commit(parts)
         killed = record.killed_on_this_boot()
-        message = "the agent was killed" if killed else "started again"
+        message = "the agent was killed" if killed else "the agent restarted"
         return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
 
     def _report_again(self, attempt: Attempt) -> None:
@@ -312,7 +312,7 @@ class Agent:
         if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
             parts.status.set(preempted=is_preempted(parts.metadata))
         self._finish.before(ending)
-        parts.log.say(f"{ending.kind.value}: {ending.message}")
+        parts.log.say(f"{ending.kind.in_log}: {ending.message}")
         for thread in self._threads:
             # From here on no other thread may change the report.
             thread.end()

@@ -35,6 +35,11 @@ class EndingKind(enum.Enum):
         return ends.get(self, Phase.STOPPED)
 
     @property
+    def in_log(self) -> str:
+        """Return the first words of the agent's last line, one of `agent_lines.ENDINGS`."""
+        return "stopped" if self is EndingKind.ASKED else self.value
+
+    @property
     def holds(self) -> bool:
         """Return whether cron must not start the agent again."""
         return self not in (EndingKind.ASKED, EndingKind.CUT_OFF)

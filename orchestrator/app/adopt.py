@@ -147,7 +147,7 @@ def adopt_bucket(
     if found.bucket.labels.get(names.DEPLOYMENT_LABEL) == session.spec.name:
         return found
     approve(found)
-    stays = f"bucket {name} carries the deployment's label, or is as it was"
+    stays = f"bucket {name} carries the deployment's label, or is unchanged"
     with leaving(stays, f"tpuctl adopt --bucket {name}"), reporter:
         try:
             take_bucket(session.deployment, found, at_down)

@@ -74,8 +74,8 @@ def _checkpoint(session: Session, wanted: WantedFiles) -> tuple[int, Download]:
         for saved in uncommitted.read_uncommitted(store)[:1]:
             files = f"{saved.count} uncommitted file{'' if saved.count == 1 else 's'}"
             raise NotFoundError(
-                f"there is no complete checkpoint, but {files} ({size_text(saved.size)}) of incarnation "
-                f"{saved.incarnation}",
+                f"there is no complete checkpoint, but {files} ({size_text(saved.size)}) of TPU "
+                f"#{saved.incarnation}",
                 hint=f"run: {FETCH}", changed="nothing was written",
             )  # fmt: skip
     one = newest(found, wanted.step)

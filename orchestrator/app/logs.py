@@ -11,6 +11,7 @@ from orchestrator.app.context.outage import Outage
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.bills import last_bill, naming_deletion, open_named
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.machines.workers import existing_workers
 from orchestrator.domain.events import Event
 from orchestrator.engine.bucket.job_logs import JobLog
 from orchestrator.engine.publish.event_log import new_events
@@ -91,7 +92,7 @@ def _refuse_missing(session: Session, worker: int | None) -> None:
     most = most_workers(session.spec, session.catalog)
     if worker is not None and not 0 <= worker < most:
         raise UsageError(
-            f"--worker {worker}: there are workers 0 to {most - 1}", hint="see: tpuctl status",
+            f"--worker {worker}: {existing_workers(most)}", hint="see: tpuctl status",
             changed="nothing was changed", code="TPU-132",
         )  # fmt: skip
 

@@ -319,7 +319,9 @@ def pass_until(
             raise_outcome(result)
         vm = result.world.vm
         if isinstance(vm, Present) and narrow(deployment.spec, "vm", vm.value.scopes):
-            raise AuthError(NARROW_VM, hint=RECREATE_VM, changed="the job runs on as it was", code="TPU-252")
+            raise AuthError(
+                NARROW_VM, hint=RECREATE_VM, changed="the job keeps running unchanged", code="TPU-252"
+            )
         if result.plan.outcome is None:
             # Also with --wait: never wait for what no zone will grant.
             raise_hopeless(record)

@@ -18,7 +18,7 @@ import click
 from orchestrator import __version__
 from orchestrator.contract.secrets.redaction import masked
 from orchestrator.domain.text.clean_text import clean, indented
-from orchestrator.errors import TpuctlError, disk_error
+from orchestrator.errors import LeaseHeldError, TpuctlError, disk_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -149,12 +149,19 @@ def show_error(error: TpuctlError, args: Sequence[str]) -> None:
         body = {key: masked(text) if isinstance(text, str) else text for key, text in error.as_dict().items()}
         print_json("error", body)
         return
-    say(masked(indented(f"error {error.code}: {error.message.rstrip()}", WIDTH)), style="bold red")
+    # To leave the work to a command that asked for it is no error of the user's.
+    yields = isinstance(error, LeaseHeldError) and bool(error.asker)
+    text = error.message.rstrip()
+    say(
+        masked(indented(text if yields else f"error {error.code}: {text}", WIDTH)),
+        style="" if yields else "bold red",
+    )
     if error.changed:
         say(masked(indented(f"  state: {error.changed}", WIDTH)))
     if error.next_step:
         say(masked(indented(f"  next:  {error.next_step}", WIDTH)))
-    say(f"  more:  tpuctl help {error.code}")
+    if not yields:
+        say(f"  more:  tpuctl help {error.code}")
 
 
 def wants_json(args: Sequence[str]) -> bool:

@@ -68,7 +68,7 @@ def read_job(path: Path, fleet: Path, overrides: Mapping[str, str]) -> JobFile:
     after, slices = _after(document), _slices(document)
     priority = document.data.get("priority", "")
     if not _is_text(priority):
-        _add_finding(document, "priority", "is no name", "use one of fleet.priorities")
+        _add_finding(document, "priority", "is not a name", "use one of fleet.priorities")
     job = _job(document, fleet, overrides)
     if job is not None and slices[0] < slices[1] and job.checkpoint.dir != "bucket":
         text = "goes with checkpoints that the job writes to the bucket: each worker's own part fits their number"
@@ -121,7 +121,7 @@ def _slices(document: Document) -> tuple[int, int]:
         or not 1 <= least <= most <= MAX_NODES or (isinstance(given, Mapping) and len(given) != 2)
     ):  # fmt: skip
         hint = f"write 1 to {MAX_NODES}, or {{min: 2, max: 4}} for a program that goes on with either"
-        _add_finding(document, "slices", f"{given!r} is no number of slices", hint)
+        _add_finding(document, "slices", f"{given!r} is not a number of slices", hint)
         return 1, 1
     return least, most
 
@@ -141,7 +141,7 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
         return _combined(document, matrix)
     count = 1 if array is None else array
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= MAX_TASKS:
-        _add_finding(document, "array", f"{count!r} is no number of tasks", f"write 1 to {MAX_TASKS}")
+        _add_finding(document, "array", f"{count!r} is not a number of tasks", f"write 1 to {MAX_TASKS}")
         return ()
     return tuple({} for _ in range(count))
 
@@ -149,7 +149,7 @@ def _parameters(document: Document, folder: Path) -> tuple[Mapping[str, str], ..
 def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
     """Return one task for each combination of values."""
     if not isinstance(matrix, Mapping) or not matrix:
-        _add_finding(document, "matrix", "is no mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
+        _add_finding(document, "matrix", "is not a mapping", "for example {lr: [0.1, 0.01], seed: 1..3}")
         return ()
     values = {}
     for key, given in matrix.items():
@@ -162,7 +162,7 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
             or not listed
             or any(isinstance(v, list | dict) for v in listed)
         ):
-            _add_finding(document, "matrix", f"{key} is no list of values", "write [A, B, ...] or 1..20")
+            _add_finding(document, "matrix", f"{key} is not a list of values", "write [A, B, ...] or 1..20")
         else:
             values[str(key)] = [_text(value) for value in listed]
     count = 1
@@ -235,12 +235,14 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
         isinstance(one, str) and _COLLECTED.fullmatch(one) for one in files
     ):  # fmt: skip
         _add_finding(
-            document, "collect.files", "is no list of files that can be collected",
+            document, "collect.files", "is not a list of files that can be collected",
             f"at most {MAX_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
         )  # fmt: skip
         return (), ""
     if into and not (isinstance(into, str) and _INTO.fullmatch(into)):
-        _add_finding(document, "collect.into", f"{into!r} is no name of a table", "for example results.csv")
+        _add_finding(
+            document, "collect.into", f"{into!r} is not a name of a table", "for example results.csv"
+        )
     return tuple(files), str(into)
 
 
@@ -254,7 +256,7 @@ def _after(document: Document) -> Mapping[str, str]:
         _add_finding(document, "after", f"names {len(found)} jobs", f"name at most {MAX_BEFORE}")
     for job, how in found.items():
         if how not in ("ok", "any"):
-            _add_finding(document, "after", f"{job}: {how!r} is no way to end", "write ok or any")
+            _add_finding(document, "after", f"{job}: {how!r} is not a way to end", "write ok or any")
         if job == document.data.get("name"):
             _add_finding(document, "after", f"{job} cannot wait for itself", "name another job")
     return {str(job): str(how) for job, how in found.items()}

@@ -4,9 +4,9 @@ import re
 
 BEGIN, END = "--- ", " ---"
 """Around the text of each line of the agent's."""
-ENDINGS = ("done", "uncommitted", "notice", "asked", "fenced", "cut off", "gave up")
+ENDINGS = ("done", "uncommitted", "notice", "stopped", "fenced", "cut off", "gave up")
 """First words of the line with which an agent ends."""
-EARLIER_ENDINGS = ("unclaimed",)
+EARLIER_ENDINGS = ("unclaimed", "asked")
 """What agents of earlier releases wrote, which the logs in buckets still have."""
 # Agents of earlier releases called the TPU an incarnation, and buckets keep their logs.
 _ATTEMPT = re.compile(r"--- (?:TPU #|incarnation )\d+, worker \d+, attempt \d+: ")

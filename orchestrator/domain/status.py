@@ -75,6 +75,12 @@ class ResourceStatus:
     zone: str
     state: str
 
+    @property
+    def shown(self) -> tuple[str, str, str]:
+        """Return kind, zone and name for people; a machine that is absent has neither zone nor name."""
+        there = self.kind == "bucket" or self.state != "absent"
+        return self.kind, (there and self.zone) or "-", (there and self.name) or "-"
+
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:

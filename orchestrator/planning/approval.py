@@ -55,7 +55,7 @@ class Approved:
         try:
             return cls(**{**fields, "changes": tuple(fields["changes"])})
         except (KeyError, TypeError) as error:
-            raise ValueError(f"it is no plan: {error}") from error
+            raise ValueError(f"it is not a plan: {error}") from error
 
 
 def observations_of(world: World, record: Record) -> dict[str, str]:

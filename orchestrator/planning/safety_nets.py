@@ -38,7 +38,9 @@ def _node(spec: Spec, started_at: float) -> SafetyNet:
             )
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
         return SafetyNet(
-            name="TPU", armed=False, text="it runs until you delete it (or set watch.self_delete: true)"
+            name="TPU",
+            armed=False,
+            text="nothing deletes it by itself (to change that: watch.self_delete: true)",
         )
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
     when = f"{end:%Y-%m-%d %H:%M} UTC" if started_at else f"{spec.watch.ttl}"
@@ -53,5 +55,5 @@ def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
         armed=True,
-        text=f"after {spec.watch.ttl}, the next tpuctl command on this computer deletes them",
+        text=f"after {spec.watch.ttl}, but only by the next tpuctl command on this computer",
     )

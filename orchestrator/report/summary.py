@@ -149,7 +149,10 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
     if not summary.steps_redone_is_least or least == most:
         return f"{least:,}", ""
     text = f"at least {least:,}" if most is None else f"{least:,} to about {most:,}"
-    return text, f"{least:,} by the last report of each lost TPU, more if it trained on after that"
+    return (
+        text,
+        f"{least:,} up to the last report of each lost TPU{'' if most is None else ', the rest estimated'}",
+    )
 
 
 def counts(beat: Heartbeat) -> bool:

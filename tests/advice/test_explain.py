@@ -265,8 +265,8 @@ def test_the_headline_is_what_needs_the_user_most():
     assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
     alone = explain(observed(watcher=None, **lately(NodeState.PREEMPTED)))
     assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
-    assert part("deployment", alone).message.startswith("it is not over: the job is not done")
-    assert part("deployment", lost).message.startswith("it is kept up: the job is not done")
+    assert part("deployment", alone).message.startswith("the job is not done")
+    assert part("deployment", lost).message.startswith("the job is not done")
     job = part("job", alone)
     assert job.state == "stopped with its TPU", "no machine runs it"
     assert job.evidence[0].text.startswith("worker 0, last report: run, step 10")

@@ -128,7 +128,10 @@ def test_the_plan_says_what_pulling_the_image_needs():
 def test_the_local_cloud_may_have_another_python_than_the_image():
     """It has the image's only where this computer has it; before `up`, no command could show which one it is."""
     local = python_text(make_spec(), load_catalog(), local=True)
-    assert local == "3.10, the image's (on the local cloud only if this computer has it)"
+    assert (
+        local
+        == "3.10, the image's (a machine of the local cloud may have another one: `tpuctl local status`)"
+    )
     assert python_text(make_spec(job__python="3.12"), load_catalog(), local=True).startswith("3.12 by")
 
 

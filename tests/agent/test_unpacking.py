@@ -83,7 +83,7 @@ def test_what_a_process_finds_in_an_archive_is_raised_here_and_it_goes_on(
         return Unpacking(str(path), piece, {"folder": str(tmp_path / f"into-{path.name}")}, inside=True)
 
     with contextlib.closing(UnpackProcesses(1)) as processes:
-        with pytest.raises(DamagedError, match="bad is no whole archive"):
+        with pytest.raises(DamagedError, match="bad is not a complete archive"):
             processes.unpack(task(bad))
         with pytest.raises(OSError, match="none"):
             processes.unpack(task(tmp_path / "none"))

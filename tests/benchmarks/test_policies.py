@@ -97,7 +97,7 @@ def test_a_csv_of_ones_own(tmp_path):
         ("date,a\n0,1\n300,1\n600,1\n730,1\n", "csv:5, column date: 130 s after"),
         ("date,a\n0,1\n300,1\n600,1\n1200,1\n", "csv:5, column date: 1 rows are missing"),
         ("date,price:a\n0,1\n300,1\n", "column price:a: there is no column of a zone"),
-        ("date,a,price:a\n0,1,1\n300,1,free\n", "csv:3, column price:a: 'free' is no number"),
+        ("date,a,price:a\n0,1,1\n300,1,free\n", "csv:3, column price:a: 'free' is not a number"),
         ("date,a,price:b\n0,1,1\n300,1,1\n", "csv:1, column price:b: the zone has no column"),
         ("date,a,cost:a\n0,1,1\n300,1,1\n", "csv:1, column cost:a: only price: and preempted:"),
     ],

@@ -39,7 +39,7 @@ def test_the_newest_complete_one_comes_and_nothing_is_overwritten(bucket, capsys
     assert ("TPU-114" in err, "copying" in err) == (True, False)
     code, _, err = here(capsys, "checkpoints", "fetch", "--step", "10", "-o", str(tmp_path / "deep" / "ten"))
     assert code == 0
-    assert "each file has the sha256 it was saved with" in err
+    assert "sha256 of every file verified" in err
     assert tree(tmp_path / "deep" / "ten") == {"weights": b"w" * 4000}
     code, _, err = here(capsys, "checkpoints", "fetch", "--step", "30")
     assert (code, "there is no complete checkpoint of step 30" in err) == (1, True)
@@ -131,13 +131,13 @@ def test_a_checkpoint_that_the_job_wrote_itself(bucket, capsys, tmp_path):
         bucket.write(f"checkpoints/77/{name}", name.encode() * (not name.endswith("/")))
     code, _, err = here(capsys, "checkpoints", "fetch")
     assert code == 0
-    assert "no sha256 was noted" in err
+    assert "no sha256 was recorded, so none was verified" in err
     found = tree(tmp_path / "mine-step-77")
     assert found == {"commit_success.txt": b"commit_success.txt", "state/array": b"state/array"}
 
     bucket.write("checkpoints/77/../../../evil", b"evil")
     code, _, err = here(capsys, "checkpoints", "fetch", "-o", "other")
-    assert (code, "no file's" in err) == (2, True)
+    assert (code, "is not a file's" in err) == (2, True)
     assert not list(tmp_path.glob("other*"))
 
 

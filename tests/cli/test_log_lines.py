@@ -88,7 +88,7 @@ def test_a_text_with_line_feeds_is_one_line_of_the_agent():
 
 def test_each_way_in_which_an_agent_ends_is_known():
     """The readers of logs know the agent's own words."""
-    assert sorted(ENDINGS) == sorted(kind.value for kind in EndingKind)
+    assert sorted(ENDINGS) == sorted(kind.in_log for kind in EndingKind)
     assert not ends_agent(agent_line("attempt 1 failed: exit status 1"))
 
 
@@ -157,7 +157,7 @@ def test_a_log_that_down_has_cut_off_says_so_at_its_end(capsys):
     assert ended(capsys, *lines, numbered=True) == ([f"w0 {cut}", f"w1 {cut}"], [])
     assert ended(capsys, *lines, deleted=False) == ([], [])
     assert ended(capsys, *lines, as_json=True) == ([], [])
-    assert ended(capsys, (1, 0, start(1)), (1, 0, agent_line(f"{EndingKind.DONE.value}: it ended"))) == (
+    assert ended(capsys, (1, 0, start(1)), (1, 0, agent_line(f"{EndingKind.DONE.in_log}: it ended"))) == (
         [],
         [],
     )

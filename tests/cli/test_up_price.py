@@ -45,7 +45,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     hour, ttl = price["billed_usd_hour"], price["to_ttl_upper_usd"]
     assert said.err.count("Price:") == 1
     assert f"Price: {hour:.2f} " in said.err
-    reported = f"Running at this price until watch.ttl (2d): {at_most_text(ttl)}, without storage"
+    reported = f"Running at this price until watch.ttl (2d): {at_most_text(ttl)}, excluding storage"
     assert reported in said.err, "to the cent, though `up` takes some seconds before it says so"
     assert reported in user.run("plan").out
     assert "tpuctl watch ends it at 50 USD" in said.err

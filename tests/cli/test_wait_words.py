@@ -27,7 +27,6 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     status, explained = user.run("status").out, user.run("explain").out
     assert "\nworker 0     last report: run, step 0, " in status
     assert "\njob: stopped with its TPU\n" in explained
-    assert "it is kept up" not in explained
 
     user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))
     user.watch(60)

@@ -166,7 +166,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert (code, document(out)["outcome"]) == (0, "running"), err
     assert re.search(r"^\d\d:\d\d:\d\d  Creating TPU mine-tpu-g1 .* in europe-west4-b", err, re.MULTILINE)
     assert "\x1b" not in err
-    same = "no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them\n"
+    same = "no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: tpuctl watch\n"
     code, out, err = cloud("up")
     assert (code, out) == (0, "")
     assert err.startswith(
@@ -248,7 +248,9 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert (code, document(out)["leftovers"]) == (0, []), err
     assert not document(cloud("down", "--yes", "--json")[1])["data_remains"], "there is no bucket any more"
     assert process.wait(120) == 6
-    assert "requested the lease (tpuctl down)" in read_until(terminal, "see what it leaves: tpuctl status")
+    ended = read_until(terminal, "see what it leaves: tpuctl status")
+    assert "is deleting the" in ended
+    assert "error TPU-601" not in ended
     os.close(terminal)
     assert "Deleting " in err
 

@@ -28,7 +28,7 @@ BODY = {
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "safety_nets": [{"name": "TPU", "armed": False, "text": "it runs until you delete it"}],
+    "safety_nets": [{"name": "TPU", "armed": False, "text": "nothing deletes it by itself"}],
     "next_steps": ["TPU: CREATING"], "waits": True,
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
     "eta_s": 65.0,

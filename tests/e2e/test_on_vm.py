@@ -69,7 +69,7 @@ def test_the_loop_on_the_vm_needs_no_other_computer(stage):
     stage.wait_for("a watch in a terminal", lambda: holder(stage).get("command") == "watch")
     del stage.environment["TPUCTL_STATE_DIR"]
     stage.tpuctl("watch", "--on-vm", "--stop")
-    assert "requested the lease (tpuctl watch --on-vm)" in stage.end(watch, 6).err
+    assert "`tpuctl watch --on-vm` of " in stage.end(watch, 6).err
     assert loops(stage) == []
     assert list(stage.cloud.glob("machines/vm-*/etc/cron.d/tpuctl-watch")) == []
     stage.tpuctl("watch", "--on-vm")

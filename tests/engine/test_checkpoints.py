@@ -103,7 +103,7 @@ def suspect(store):
         (two_attempts, "of different attempts"),
         (lost_file, "state.json of worker 0 is missing"),
         (short_file, "part/weights of worker 0 has 1 bytes, not 5000"),
-        (broken_manifest, "is no manifest"),
+        (broken_manifest, "is not a manifest"),
         (suspect, "set aside: every start from it ended alike"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_holder_steps_aside_for_the_command_it_yields_to(lab):
     lab.clock.wait = meanwhile
     asker = lab.controller(state="another computer", beside=True, who="there")
     assert len(stepped) == 1
-    assert "there requested" in stepped[0]
+    assert "`tpuctl watch` of there works on this deployment now" in stepped[0]
     assert not lab.objects(".tpuctl/lease-wish")
     asker.one_pass()
 
@@ -121,7 +121,7 @@ def test_a_wish_of_long_ago_moves_no_watcher(lab):
     with pytest.raises(LeaseHeldError) as caught:
         watch.lease.step_aside()
     assert (caught.value.hint, caught.value.changed) == (
-        "see what it leaves: tpuctl status", "what runs is being deleted by it",
+        "see what it leaves: tpuctl status", "",
     )  # fmt: skip
     for _ in range(5):
         lab.clock.advance(RENEWAL)

@@ -102,7 +102,7 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     (said,) = [event.text for event in controller.events if "trying again" in event.text]
     assert f"at least every {max(poll, 60)} s, until it answers" in said
     assert "the job trains on" in said
-    assert "TPU: it runs until you delete it (or set watch.self_delete: true)" in said
+    assert "TPU: nothing deletes it by itself (to change that: watch.self_delete: true)" in said
 
 
 def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):

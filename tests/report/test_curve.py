@@ -110,9 +110,7 @@ def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
     beats = with_printed_steps((lost, after), before)
     assert [beat.step for beat in beats] == [70, 100]
     found = summarise(beats, (), preemptions=1, wall=90, usd=1.0, on_demand_usd=3.0)
-    assert redone_text(found) == (
-        "at least 70: 70 by the last report of each lost TPU, more if it trained on after that"
-    )
+    assert redone_text(found) == ("at least 70: 70 up to the last report of each lost TPU")
     assert found.steps_redone == 70
     spans = [Span(Kind.NODE, f"a-tpu-g{n}", "z", T + 40 * n - 40, T + 40 * n) for n in (1, 2)]
     lane = timeline(spans, beats, (), T + 90).lanes[0]

@@ -12,7 +12,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0
-WHY_MORE = "by the last report of each lost TPU, more if it trained on after that"
+WHY_MORE = "up to the last report of each lost TPU"
 TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
 
 
@@ -230,7 +230,7 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
     [
         (False, 3, "3"),
         (True, 3, "3"),
-        (True, 43, f"3 to about 43: 3 {WHY_MORE}"),
+        (True, 43, f"3 to about 43: 3 {WHY_MORE}, the rest estimated"),
         (True, None, f"at least 3: 3 {WHY_MORE}"),
     ],
 )

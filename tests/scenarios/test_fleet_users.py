@@ -45,7 +45,7 @@ def test_the_share_of_another_user_is_never_used_by_accident(cloud, shared_fleet
     first, second = (str(shared_fleet.folder / f"{name}.yaml") for name in ("first", "second"))
     for words, said in (
         (("submit", second), "who asks is not known"),
-        (("submit", second, "--user", "carol"), "carol is no user of this fleet"),
+        (("submit", second, "--user", "carol"), "carol is not a user of this fleet"),
         (("submit", first, "--user", "bob"), "submitted before"),
         (("submit", second, "--user", "bob", "--priority", "high"), "no priority 'high'"),
         (("cancel", "first", "--user", "bob"), "first belongs to alice"),

@@ -168,7 +168,7 @@ def test_the_agent_reads_values_and_knows_what_to_mask(lab, served):
             "secret wandb: there is no version latest in project local-project; run: tpuctl secret",
         ),
         ("disabled", "TPU-250", "DISABLED state"),
-        ("binary", "TPU-250", "its value is no text"),
+        ("binary", "TPU-250", "its value is not text"),
         ("denied", "TPU-251", "--member=serviceAccount:a@b --role=roles/secretmanager.secretAccessor"),
         ("narrow", "TPU-252", "lacks the scope cloud-platform; recreate the machine"),
     ],

@@ -85,7 +85,7 @@ def test_into_a_folder_that_is_there_and_never_over_it(machine, ssh, tmp_path):
     assert "source/empty" in before
     with pytest.raises(RemoteError, match="there is data/source already") as caught:
         send_tree(ssh.connect(machine.host), source, "data", str(machine.root), nobody)
-    assert "data on it is as it was" in caught.value.changed
+    assert "data on demo-tpu-g1 is unchanged" in caught.value.changed
     assert "rsync" in caught.value.hint
     assert shape(machine.root / "data") == before
 

@@ -100,7 +100,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFindi
             message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"
             yield RawFinding(one.path, message, hint, Level.WARN)
         else:
-            name = f"name it in .tpuctlignore; if it is no key, allow it there with !{one.path}"
+            name = f"name it in .tpuctlignore; if it is not a key, allow it there with !{one.path}"
             yield RawFinding(
                 one.path, f"holds what looks like {one.kind}: `up` refuses to send it", f"{hint}; {name}"
             )

@@ -101,9 +101,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     nexts = (
         f"it ends with the job, at the latest when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
     )
-    # Without a watcher it is not kept up, though it is not over.
-    going_on = "it is kept up" if next_pass(facts) else "it is not over"
-    message = f"{going_on}: the job is not done, and neither ttl nor budget is used up"
+    message = "the job is not done, and neither ttl nor budget has been reached"
     return ExplainedPart(
         "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, ok=True
     )
@@ -177,7 +175,7 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
     # After `down` the record has the number of the next TPU, and there never was that one.
     newest = last_incarnation(record)
     # `up` last, since its age follows.
-    text = f"TPU #{newest} is the newest; up began" if newest else "up began"
+    text = f"the newest TPU is #{newest}; `up` started" if newest else "`up` started"
     return (Evidence("record", record.started_at, text),)
 
 
@@ -246,7 +244,7 @@ def _waits(
         return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
-        evidence = (Evidence("record", ready, "TPU first seen ready"), *evidence)
+        evidence = (Evidence("record", ready, "TPU first found READY"), *evidence)
     you = "tpuctl logs -f shows what the machine does"
     if facts.world.known_heartbeats:
         nexts, when = "look again", next_pass(facts, decision)

@@ -122,7 +122,7 @@ def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence,
     sign = Condition.ABSENT if node is None else node.state
     since = record.first_seen.get(of_node(record.node.incarnation, sign))
     if since is not None:
-        found.append(Evidence("record", since, f"first seen {state}"))
+        found.append(Evidence("record", since, f"first found {state}"))
     if record.node.requested_at:
         text = f"TPU #{record.node.incarnation} requested in {record.node.zone}"
         found.append(Evidence("record", record.node.requested_at, text))

@@ -98,7 +98,7 @@ class Data:
         for name, _, held in found:
             for relative in (name, *(f"{name}/{one['name']}" for one in held)):
                 if relative.startswith("/") or {"", ".", ".."} & set(relative.split("/")):
-                    raise DamagedError(f"{DATA_LIST} names {relative!r}, which is no place below a folder")
+                    raise DamagedError(f"{DATA_LIST} names {relative!r}, which is not a path below a folder")
         return found
 
     def _files(self, name: str, source: str, held: List[Dict[str, object]]) -> Iterator[WantedData]:

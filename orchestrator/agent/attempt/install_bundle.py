@@ -57,7 +57,7 @@ def unpack(archive: Path, target: Path) -> None:
     except (tarfile.TarError, EOFError, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise DamagedError(f"{archive.name} is no whole tar.gz: {error}") from error
+        raise DamagedError(f"{archive.name} is not a complete tar.gz: {error}") from error
 
 
 def _fetch(folder: Path, bucket: JobBucket, digest: str, target: Path) -> None:

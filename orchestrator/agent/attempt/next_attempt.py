@@ -50,7 +50,7 @@ class NextAttempt:
     def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the next attempt according to the bucket's present state."""
         newest, chosen_by = self._newest(attempt if counted else None)
-        message = f"{chosen_by}; before: {outcome.message}" if chosen_by else outcome.message
+        message = f"{outcome.message}; {chosen_by}" if chosen_by else outcome.message
         excused = outcome.kind is JobOutcomeKind.EXCUSED
         return next_attempt(attempt, newest, message, self._settings.worker, counted, excused, outcome.code)
 

@@ -184,8 +184,8 @@ class AttemptRunner:
             say(note)
             parts.log.say(note)
         if self._restored.path:
-            also = "a script may also read this path from TPUCTL_RESUME"
-            parts.log.say(f"its checkpoint is {self._restored.path} ({also})")
+            also = "the job finds this path in TPUCTL_RESUME too"
+            parts.log.say(f"checkpoint: {self._restored.path} ({also})")
         found = obstacles()
         for note in found:
             say(note)

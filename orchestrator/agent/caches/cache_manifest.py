@@ -105,7 +105,7 @@ def parse(data: bytes, where: str) -> CacheManifest:
         )
         _check(found)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"{where} is no manifest of a cache: {error}") from error
+        raise DamagedError(f"{where} is not a manifest of a cache: {error}") from error
     return found
 
 

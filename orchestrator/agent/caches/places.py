@@ -122,7 +122,7 @@ def folders(listed: str, environ: Mapping[str, str], home: Path, root: Path) -> 
         name = expand(expand(str(text), environ), environ)
         path = home / name[2:] if name.startswith("~/") else Path(name)
         if not path.is_absolute() or "$" in name:
-            raise AgentError(f"job.caches: {text} is {name!r} on this machine, which is no absolute path")
+            raise AgentError(f"job.caches: {text} is {name!r} on this machine, which is not an absolute path")
         path = Path(os.path.normpath(str(path.resolve())))
         if str(path) in OF_ALL or path == home.resolve() or path in (root, *root.parents):
             raise AgentError(

@@ -175,10 +175,10 @@ def unpack(task: Unpacking) -> None:
                     _write(tar, member, target, task.paths if member.name in naming else None)
                 else:
                     raise DamagedError(
-                        f"{archive.name} holds {member.name!r}, which is no file, folder or link"
+                        f"{archive.name} holds {member.name!r}, which is not a file, folder or link"
                     )
     except (tarfile.TarError, ValueError, EOFError, zlib.error) as error:
-        raise DamagedError(f"{archive.name} is no whole archive: {error}") from error
+        raise DamagedError(f"{archive.name} is not a complete archive: {error}") from error
     if rest or files:
         raise DamagedError(f"{archive.name} holds less than its manifest says")
     # Links are created last, so that no file was written through one.
@@ -237,7 +237,7 @@ def merge(staged: Path, target: Path) -> None:
         staged.rename(target)
         return
     if target.is_symlink() or not target.is_dir():
-        raise DamagedError(f"{target} is there and is no folder")
+        raise DamagedError(f"{target} exists and is not a folder")
     for entry in list(os.scandir(str(staged))):
         place = target / entry.name
         if entry.is_dir(follow_symlinks=False):

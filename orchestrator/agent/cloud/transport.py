@@ -49,7 +49,7 @@ def seconds_of(text: str) -> float:
     try:
         return float(calendar.timegm(time.strptime(whole.rstrip("Z"), "%Y-%m-%dT%H:%M:%S")))
     except ValueError as error:
-        raise TransientError(f"{text!r} is no time") from error
+        raise TransientError(f"{text!r} is not a time") from error
 
 
 class Transport:

@@ -135,6 +135,6 @@ def _value(one: WantedSecrets, reply: Reply) -> str:
     except (ValueError, KeyError, TypeError):
         value = "\0"
     if "\0" in value:
-        text = "its value is no text, so no environment variable can hold it"
+        text = "its value is not text, so no environment variable can hold it"
         raise SecretError("TPU-250", one.name, text, f"run: tpuctl secret set {one.name}")
     return value[:-1] if value.endswith("\n") and value.count("\n") == 1 else value

@@ -113,7 +113,7 @@ def _not_writable(folder: Path) -> str:
     """Return why *folder*, or its nearest existing parent, is not writable; "" if it is."""
     there = _nearest(folder)
     if not there.is_dir():
-        return f"{there} is no folder"
+        return f"{there} is not a folder"
     return "" if os.access(there, os.W_OK | os.X_OK) else f"{there} cannot be written"
 
 

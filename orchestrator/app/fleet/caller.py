@@ -35,7 +35,7 @@ def caller(choice: Choice, fleet_users: FleetUsers, named: str | None) -> str:
         )  # fmt: skip
     login = (named or known).lower()
     if login not in fleet_users.users:
-        who = f"{login} is no user of this fleet" if login else "who asks is not known"
+        who = f"{login} is not a user of this fleet" if login else "who asks is not known"
         raise UsageError(
             f"{who}; its users are {', '.join(fleet_users.users)}",
             hint="add --user LOGIN" if not login else "add the login to fleet.users and run: tpuctl fleet up",

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.machines.workers import the_vm, worker_hosts
+from orchestrator.app.machines.workers import existing_workers, the_vm, worker_hosts
 from orchestrator.domain.remote import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
@@ -17,6 +17,7 @@ from orchestrator.ssh.transfer.tree import Progress, TreeCopied, fetch_tree, sen
 
 _PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
 UNTOUCHED = "nothing was copied"
+NAME = "name an existing one"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def copy(choice: Choice, options: CopyOptions, reporter: Reporter) -> list[Copie
     place = there or back
     if place is None or (there and back):
         raise UsageError(
-            "one of the two paths must be on a machine: it begins with a colon, or with w0: or vm:",
+            "one of the two paths must be on a machine: begin it with :, w1: or vm:",
             hint="for example: tpuctl cp :run.log .", changed=UNTOUCHED, code="TPU-101",
         )  # fmt: skip
     here = Path(options.target if there else options.source)
@@ -100,7 +101,7 @@ def _hosts(session: Session, options: CopyOptions, named: str | None) -> list[Ho
         return hosts
     if not 0 <= number < len(hosts):
         raise UsageError(
-            f"worker {number}: there are workers 0 to {len(hosts) - 1}", hint="see: tpuctl status",
+            f"worker {number}: {existing_workers(len(hosts))}", hint="see: tpuctl status",
             changed=UNTOUCHED, code="TPU-132",
         )  # fmt: skip
     return [hosts[number]]
@@ -108,10 +109,17 @@ def _hosts(session: Session, options: CopyOptions, named: str | None) -> list[Ho
 
 def _refuse_unreadable(here: Path, *, tree: bool) -> None:
     if tree and not here.is_dir():
-        raise UsageError(f"{here} is no folder", hint="leave out -r", changed=UNTOUCHED, code="TPU-101")
+        text, hint = (
+            (f"{here} is not a folder", "leave out -r") if here.exists() else (f"{here} does not exist", NAME)
+        )
+        raise UsageError(text, hint=hint, changed=UNTOUCHED, code="TPU-101")
     if not tree and not here.is_file():
-        hint = "for a folder: tpuctl cp -r" if here.is_dir() else "name a file"
-        raise UsageError(f"{here} is no file", hint=hint, changed=UNTOUCHED, code="TPU-101")
+        text, hint = f"{here} does not exist", NAME
+        if here.is_dir():
+            text, hint = f"{here} is a folder", "for a folder: tpuctl cp -r"
+        elif here.exists():
+            text, hint = f"{here} is not a file", NAME
+        raise UsageError(text, hint=hint, changed=UNTOUCHED, code="TPU-101")
 
 
 def _send(session: Session, options: CopyOptions, host: Host, here: Path, path: str) -> Copied:
@@ -131,7 +139,7 @@ def _fetch(session: Session, options: CopyOptions, host: Host, path: str, into: 
         fetch(connection, path, target, root)
         return Copied(host.name, options.source, str(target), TreeCopied(1, target.stat().st_size))
     if target.exists() or target.is_symlink():
-        raise UsageError(f"there is {target} already", hint=NEW_FOLDER, changed=UNTOUCHED, code="TPU-101")
+        raise UsageError(f"{target} exists already", hint=NEW_FOLDER, changed=UNTOUCHED, code="TPU-101")
     done = fetch_tree(connection, path, target, root, _progress(session, host))
     return Copied(host.name, options.source, str(target), done)
 

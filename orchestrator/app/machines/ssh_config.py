@@ -159,5 +159,5 @@ def _replace(config: Path, content: bytes) -> None:
         raise UsageError(
             f"{config} cannot be written: {error.strerror}",
             hint="write the Include line at its head yourself: tpuctl ssh-config -o FILE",
-            changed="it is as it was", code="TPU-101",
+            changed="it is unchanged", code="TPU-101",
         ) from error  # fmt: skip

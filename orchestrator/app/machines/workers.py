@@ -158,10 +158,15 @@ def worker_host_of(session: Session, number: int) -> Host:
     return _numbered(worker_hosts(session), number)
 
 
+def existing_workers(count: int) -> str:
+    """Say which numbers *count* workers have."""
+    return "the only worker is 0" if count == 1 else f"the workers are 0 to {count - 1}"
+
+
 def _numbered(hosts: Sequence[Host], number: int) -> Host:
     if not 0 <= number < len(hosts):
         raise UsageError(
-            f"--worker {number}: there are workers 0 to {len(hosts) - 1}", hint="see: tpuctl status",
+            f"--worker {number}: {existing_workers(len(hosts))}", hint="see: tpuctl status",
             changed="nothing was changed", code="TPU-132",
         )  # fmt: skip
     return hosts[number]

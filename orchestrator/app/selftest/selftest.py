@@ -167,7 +167,7 @@ def read_recording(path: Path) -> Recording:
         return parse(_objects(path))
     except (ValueError, TypeError, KeyError, OSError) as error:
         raise UsageError(
-            f"{path} is no recording of a self-test: {error}",
+            f"{path} is not a recording of a self-test: {error}",
             hint="make one with: tpuctl selftest --record F",
             changed="nothing was created",
         ) from None

@@ -12,7 +12,7 @@ def command(choice: Choice) -> None:
     """
     Look through the deployment file and the code for what costs data, time or money on a TPU.
 
-    Needs no credentials and no network, and starts nothing. Exits with 2 when a finding says stop.
+    Needs no credentials and no network, and starts nothing. Exits with 2 if a finding has the level `stop`.
     """
     from orchestrator.app.check import check
     from orchestrator.cli.views import check as view

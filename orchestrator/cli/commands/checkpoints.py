@@ -50,7 +50,9 @@ def show(choice: Choice, verify: bool, name: str | None) -> None:
 @click.option("--step", type=click.IntRange(min=0), help="This step. Default: the newest complete one.")
 @click.option("--uncommitted", is_flag=True, help="What the job saved and no checkpoint contains.")
 @click.option(
-    "--incarnation", type=click.IntRange(min=1), help="With --uncommitted: of this one, not the newest."
+    "--incarnation",
+    type=click.IntRange(min=1),
+    help="With --uncommitted: the TPU's number. Default: the newest TPU's.",
 )
 @output_option("NAME-step-N or NAME-uncommitted-N", folder=True)
 @name_argument

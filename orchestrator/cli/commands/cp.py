@@ -26,11 +26,12 @@ def command(
     choice: Choice, recursive: bool, worker: int | None, on_vm: bool, source: str, target: str
 ) -> None:  # fmt: skip
     """
-    Copy a file or a folder to or from a machine, where its path begins with a colon: `:`, `w1:` or `vm:`.
+    Copy a file or a folder to or from a machine, where its path begins with `:`, `w1:` or `vm:`.
 
     For example `tpuctl cp notes.txt :data/`, `tpuctl cp -r vm:results .` and `tpuctl cp --worker all :run.log
     logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the job's folder. The copy gets
-    its name only when it is complete. A copied file replaces an existing one, a copied folder does not.
+    its name only when it is complete. A file replaces an existing one. A folder replaces nothing: it goes into
+    an existing target folder under its own name.
     """
     from orchestrator.app.machines.cp import CopyOptions, copy
     from orchestrator.cli.views import cp as view

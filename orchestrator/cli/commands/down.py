@@ -17,7 +17,7 @@ from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestio
 @click.option(
     "--at-down",
     type=click.Choice(["keep", "delete"]),
-    help="What becomes of an adopted TPU or VM. Default: as said then, else ask; keep without a terminal.",
+    help="What becomes of an adopted TPU or VM. Default: as chosen at `adopt`, else ask; keep without a terminal.",
 )
 @acts_on_name
 def command(

@@ -30,7 +30,7 @@ def command(
     words: tuple[str, ...],
 ) -> None:
     """
-    Run a command on all workers in parallel. It succeeds only if it succeeds on every one of them.
+    Run a command on all workers in parallel. It fails if it fails on any of them.
 
     A single word is a whole command line: tpuctl exec -- 'ls | wc -l'.
 

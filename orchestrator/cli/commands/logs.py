@@ -26,7 +26,7 @@ from orchestrator.cli.param_types import WORKER, Time
     help="The worker, or all, each line with its number.",
 )  # fmt: skip
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")
-@click.option("--raw", is_flag=True, help="As the job wrote it, with all that steers a terminal.")
+@click.option("--raw", is_flag=True, help="As the job wrote it, with terminal control codes.")
 @click.option(
     "--controller", is_flag=True, help="Print what tpuctl did, on any computer, not what the job wrote."
 )

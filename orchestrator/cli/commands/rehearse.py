@@ -25,7 +25,9 @@ from orchestrator.cli.param_types import Parsed
     "--at", "moments", multiple=True, type=Parsed("moment", Moment.parse), metavar="MOMENT",
     help="When: step:100, checkpoint:2, time:90s or log:REGEX. One for each --fault, in the same order.",
 )  # fmt: skip
-@click.option("--random", "count", type=int, help="Instead: this many faults of random kinds.")
+@click.option(
+    "--random", "count", type=int, help="Inject this many faults of random kinds instead of --fault."
+)
 @exclusive("--fault", "--random")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed for --random and for the moments.")
 @click.option(
@@ -53,7 +55,7 @@ def command(
     vm         the VM is stopped from outside
 
     Without --at, a fault comes at a step where the job reports steps, else after a checkpoint, else after a
-    part of the undisturbed run's time. checkpoint, time and log count on the machine that is taken away.
+    part of the undisturbed run's time. `checkpoint`, `time` and `log` refer to the machine that is taken away.
 
     It exits with 0 only if the job came back every time and reached its end. When the job itself fails, its
     last lines are shown and its local cloud is kept to look at.

@@ -33,8 +33,8 @@ def command(choice: Choice, dry_run: bool, wait: bool, yes: bool, no_tpu: bool, 
     or nothing, if something has changed since.
 
     Before machines are made it shows the price. On a terminal it asks once, unless --yes or --json is given;
-    without a terminal (CI, cron) it goes on, as it does on the local cloud, where nothing is billed. A PLAN was
-    approved before.
+    without a terminal (CI, cron) it goes on, as it does on the local cloud, where nothing is billed. With PLAN
+    it does not ask: the plan was approved when it was made.
     """
     from orchestrator.app.plan import from_nothing
     from orchestrator.app.up import Goal, UpOptions, bring_up, needs_approval

@@ -34,8 +34,8 @@ def command(
     Watch the deployment: replace a preempted TPU, start a stopped VM, resume the job, until it is done.
 
     Ctrl-C leaves everything running; run `tpuctl watch` again to go on. With --on-vm the loop runs on the
-    VM and this computer is not needed. The loop there yields to other commands until they have
-    ended; a watch here yields to `tpuctl push`. --metrics is for Prometheus (docs/metrics.md). With --all one
+    VM and this computer is not needed. The loop on the VM pauses while another command works;
+    a watch here pauses for `tpuctl push`. --metrics is for Prometheus (docs/metrics.md). With --all one
     process watches all deployments that this computer has brought up (docs/many.md), with NAME one of them;
     without either it is the one of the deployment file.
     """

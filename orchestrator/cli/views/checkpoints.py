@@ -85,7 +85,11 @@ def show_fetched(done: Fetched, *, as_json: bool) -> None:
         body = {"name": done.name, **number, "folder": str(done.folder), "bytes": download.size}
         print_json("fetch", {**body, "files_count": len(download.files), "verified": download.checked})
         return
-    how = "each file has the sha256 it was saved with" if download.checked else "no sha256 was noted"
+    how = (
+        "sha256 of every file verified"
+        if download.checked
+        else "no sha256 was recorded, so none was verified"
+    )
     one = len(download.files) == 1 and not download.several
     where = done.folder / download.files[0][2] if one else done.folder
     say(f"{download.what} {download.verb} in {where}: {how}", style="green")

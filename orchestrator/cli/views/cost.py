@@ -130,7 +130,7 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         lines.append("Nothing exists now that is billed by the hour.")
     if found.to_ttl_upper_usd is not None and found.ttl_remaining_s is not None:
         remaining = f"{span_text(found.ttl_remaining_s)} left"
-        lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)}, with the cost so far.")
+        lines.append(f"{ttl_text(remaining, found.to_ttl_upper_usd)} but including the cost so far.")
     if found.budget_usd is not None:
         lasts = (
             "" if found.budget_lasts_s is None else f", and lasts for {span_text(found.budget_lasts_s)} more"

@@ -12,7 +12,7 @@ WIDTH = 80
 NO_STEP = {"", "nothing"}
 """What programs read as the next step where there is none."""
 _SOURCES = {
-    "cloud": "from the cloud's lists", "record": "noted by tpuctl", "journal": "requested by this computer",
+    "cloud": "from the cloud's lists", "record": "recorded by tpuctl", "journal": "requested by this computer",
     "heartbeat": "from the machine's report", "lease": "its last sign of life",
 }  # fmt: skip
 

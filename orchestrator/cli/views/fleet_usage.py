@@ -272,7 +272,7 @@ def cost_sentences(usage: FleetUsage) -> list[str]:
         share = f"{found.upper_usd / usage.budget_usd:.0%} spent at the upper prices"
         lines.append(f"The budget of {usage.budget_usd:g} USD: {share}.")
     free = "Nothing is billed on the local cloud; prices are Google's. " if usage.unbilled else ""
-    return [*lines, f"{free}An estimate, not a bill; without storage and traffic."]
+    return [*lines, f"{free}An estimate, not a bill, excluding storage and traffic."]
 
 
 def show_report(path: Path, usage: FleetUsage, *, as_json: bool) -> None:

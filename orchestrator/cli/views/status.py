@@ -358,8 +358,7 @@ def watcher_text(status: DeploymentStatus) -> str:
     cure = _watcher_cure(status)
     if cure is None:
         return ""
-    message = f" ({cure[0]})" if cure[0] else ""
-    return f"not running{message}: {NO_WATCHER}. Run: {cure[1]}"
+    return f"not running{f' ({cure[0]})' if cure[0] else ''}: {NO_WATCHER}. Run: {cure[1]}"
 
 
 def _watcher_runs(status: DeploymentStatus) -> bool:
@@ -386,7 +385,7 @@ def _watcher_cure(status: DeploymentStatus) -> tuple[str, str] | None:
 
 def resource_lines(rows: Sequence[ResourceStatus]) -> list[str]:
     """Return a line for each resource, in columns; a long reason is last, where it may wrap."""
-    table = [[text or "-" for text in (row.kind, row.zone, row.name)] for row in rows]
+    table = [row.shown for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
         "  ".join([*(text.ljust(width) for text, width in zip(texts, widths, strict=True)), _state(row)])

@@ -54,7 +54,11 @@ def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
         return [(title, least)]
     rows = [(title, f"{usd_range_text(summary.usd, summary.upper_usd)} (an estimate)")]
     share = saved_text(summary.usd, summary.upper_usd, summary.on_demand_usd)
-    return [*rows, ("saved", f"{share} of {usd_text(summary.on_demand_usd)} on demand")] if share else rows
+    return (
+        [*rows, ("saved", f"{share} less than {usd_text(summary.on_demand_usd)} on demand")]
+        if share
+        else rows
+    )
 
 
 def redone_text(summary: Summary) -> str:

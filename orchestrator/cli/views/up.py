@@ -22,7 +22,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
     elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
     elif done.changes == 0:
-        say("no changes: bucket, VM, TPU and job are as tpuctl.yaml wants them")
+        say("no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: tpuctl watch")
     else:
         say(f"{done.name} is up. Next: tpuctl watch{' --on-vm' if done.on_vm else ''}", style="green")
 

@@ -18,7 +18,7 @@ FEW = 3
 """File names that are listed at most."""
 LEGEND = (
     "counted from the fault; the table of `watch` counts from the last report.",
-    "machine: until the next one boots. Sending it the code has no column.",
+    "machine: until the next one boots. The time to send it the code is not shown.",
 )
 """Explains the recovery table, in lines of at most 78 columns."""
 
@@ -168,9 +168,11 @@ def _costs(recoveries: Sequence[RecoveryVerdict]) -> list[str]:
             f"{row.parts_s[name]:>12.1f}" if name in row.parts_s else f"{'-':>12}" for name in PARTS
         )
         lines.append(f"    {row.fault.value:<12}{cells}")
-    saved = [row.warm_saved_s for row in rows if row.warm_saved_s is not None]
+    saved = [(row.fault.value, row.warm_saved_s) for row in rows if row.warm_saved_s is not None]
     lines += [f"    {line}" for line in LEGEND]
     if saved:
-        figures = " and ".join(f"{abs(one):.1f} s {'less' if one >= 0 else 'more'}" for one in saved)
+        figures = " and ".join(
+            f"{abs(one):.1f} s {'less' if one >= 0 else 'more'} ({fault})" for fault, one in saved
+        )
         lines.append(f"  with packages kept, setup and first step took {figures} than on the first machine")
     return lines

@@ -70,7 +70,7 @@ def _users(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         path = at("fleet.users", login)
         if not LOGIN.fullmatch(login) or login in NO_LOGINS:
             yield RuleFinding(
-                path, f"{login!r} is no login", "write the account that gcloud shows, in small letters"
+                path, f"{login!r} is not a login", "write the account that gcloud shows, in small letters"
             )
         if not 1 <= user.share <= 1000:
             yield RuleFinding((*path, "share"), f"{user.share} is not between 1 and 1000", "for example 1")
@@ -87,7 +87,7 @@ def _priorities(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     for name, one in given.items():
         path = at("fleet.priorities", name)
         if not PRIORITY.fullmatch(name):
-            yield RuleFinding(path, f"{name!r} is no name", "use small letters, digits and '-'")
+            yield RuleFinding(path, f"{name!r} is not a name", "use small letters, digits and '-'")
         if one.over is not None and one.over not in {*given, NORMAL}:
             yield RuleFinding(
                 (*path, "over"), f"there is no priority {one.over!r}", f"one of {', '.join(given)}"

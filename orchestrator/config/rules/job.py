@@ -176,7 +176,11 @@ def _progress(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
 
 def _target(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     if spec.job.target_steps is not None and spec.job.target_steps < 1:
-        yield RuleFinding("job.target_steps", "is not above 0", "use at least 1, or leave it out")
+        yield RuleFinding(
+            "job.target_steps",
+            f"must be at least 1, got {spec.job.target_steps}",
+            "write 1 or more, or leave it out",
+        )
 
 
 def _no_target(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

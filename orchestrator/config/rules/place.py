@@ -152,7 +152,7 @@ def _one_region(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         if zone in known and region_of(zone) != region_of(known[0]):
             yield RuleFinding(
                 at("tpu.zones", index),
-                f"{zone} is in another region than {known[0]}",
+                f"{zone} is not in the same region as {known[0]}",
                 "use one region, or set tpu.across_regions: true; the bucket stays, and traffic to it is billed",
             )
 

@@ -117,7 +117,7 @@ def parse(data: bytes, where: str) -> Manifest:
             links=_links(value), **numbers,
         )  # fmt: skip
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"{where} is no manifest: {error}") from error
+        raise DamagedError(f"{where} is not a manifest: {error}") from error
 
 
 def _check(value: Dict[str, Any]) -> None:

@@ -1,7 +1,7 @@
 """
 What the job saved and no checkpoint contains: its names in the bucket, and the manifest that tells of it.
 
-    unclaimed/g1/w0/checkpoints/ckpt.pt    a file as it was on worker 0 of incarnation 1
+    unclaimed/g1/w0/checkpoints/ckpt.pt    a file as it was on worker 0 of TPU #1
     unclaimed/g1/w0.manifest.json          names, sizes, sha256; `complete` when nothing is missing
 
 An object that a manifest names is never overwritten: of another content it gets another name.
@@ -148,7 +148,7 @@ def parse(data: bytes, where: str) -> UncommittedManifest:
         value: Dict[str, Any] = json.loads(data)
         return _uncommitted(value)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"{where} is no manifest: {error}") from error
+        raise DamagedError(f"{where} is not a manifest: {error}") from error
 
 
 def _uncommitted(value: Mapping[str, Any]) -> UncommittedManifest:

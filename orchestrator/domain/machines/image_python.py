@@ -18,7 +18,7 @@ def python_text(spec: Spec, catalog: Catalog, *, local: bool = False) -> str:
     known = _of_image(spec, catalog)
     if spec.job.python:
         return f"{spec.job.python} by job.python" + (f"; the image has {known}" if known else "")
-    here = " (on the local cloud only if this computer has it)" if local else ""
+    here = " (a machine of the local cloud may have another one: `tpuctl local status`)" if local else ""
     return f"{known}, the image's{here}" if known else "not known for this image"
 
 

@@ -37,7 +37,7 @@ def _usd(usd: float) -> str:
 
 def ttl_text(ttl: str, most: float) -> str:
     """Return what a deployment costs that nothing ends, not even its job, before its *ttl*."""
-    return f"Running at this price until watch.ttl ({ttl}): {at_most_text(most)}, without storage"
+    return f"Running at this price until watch.ttl ({ttl}): {at_most_text(most)}, excluding storage"
 
 
 def at_most_text(usd: float) -> str:

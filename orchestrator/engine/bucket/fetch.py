@@ -182,7 +182,7 @@ def inside(path: str) -> str:
     parts = path.split("/")
     if PurePosixPath(path).is_absolute() or any(part in {"", ".", ".."} or "\0" in part for part in parts):
         raise UsageError(
-            f"the bucket holds an object whose name is no file's: {path!r}",
+            f"the bucket holds an object whose name is not a file's: {path!r}",
             hint="delete it, or copy the others with: gcloud storage cp", changed="nothing was written",
         )  # fmt: skip
     return path

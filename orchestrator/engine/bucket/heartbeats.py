@@ -59,7 +59,7 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
     except RecursionError:
         raise ValueError("it is nested without end") from None
     if not isinstance(body, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 - wrong content, not a wrong call
+        raise ValueError("it is not an object")  # noqa: TRY004 - wrong content, not a wrong call
     missing = [name for name in ("incarnation", "worker", "phase") if name not in body]
     if missing:
         raise ValueError(f"it has no {', '.join(missing)}")
@@ -105,7 +105,7 @@ def _reader(kind: Any) -> Callable[[str, Any], Any]:
 
 def _phase(name: str, value: Any) -> Phase:
     if not isinstance(value, str) or value == Phase.UNKNOWN.value:
-        raise ValueError(f"{name} is no phase")
+        raise ValueError(f"{name} is not a phase")
     return Phase(value)
 
 
@@ -119,7 +119,7 @@ def _integer(name: str, value: Any) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value) if abs(value) <= MAX_INT else value
     if not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_INT:
-        raise ValueError(f"{name} is no whole number that could be")
+        raise ValueError(f"{name} is not a plausible whole number")
     if value < 0 and name not in SIGNED:
         raise ValueError(f"{name} is negative")
     return value
@@ -130,7 +130,7 @@ def _number(name: str, value: Any) -> float | None:
     if name.endswith("_at"):
         return _time(name, value)
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise ValueError(f"{name} is no number")  # noqa: TRY004 - wrong content
+        raise ValueError(f"{name} is not a number")  # noqa: TRY004 - wrong content
     if not math.isfinite(value) or abs(value) > MAX_FLOAT:
         return None
     if name == "rate" and not SLOWEST <= value <= FASTEST:
@@ -143,19 +143,19 @@ def _number(name: str, value: Any) -> float | None:
 def _time(name: str, value: Any) -> float:
     ok = isinstance(value, int | float) and not isinstance(value, bool)
     if not ok or not 0 <= value <= LATEST_TIME:
-        raise ValueError(f"{name} is no time")
+        raise ValueError(f"{name} is not a time")
     return float(value)
 
 
 def _text(name: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{name} is no text")  # noqa: TRY004 - wrong content
+        raise ValueError(f"{name} is not text")  # noqa: TRY004 - wrong content
     return cut(value)
 
 
 def _list(name: str, value: Any, read: Callable[[str, Any], Any]) -> tuple[Any, ...]:
     if not isinstance(value, list):
-        raise ValueError(f"{name} is no list")  # noqa: TRY004 - wrong content
+        raise ValueError(f"{name} is not a list")  # noqa: TRY004 - wrong content
     return tuple(read(name, one) for one in value[:MAX_ENTRIES])
 
 
@@ -168,7 +168,7 @@ def _training(_name: str, value: Any) -> Training:
 
 def _table(name: str, value: Any, read: Callable[[str, Any], Any]) -> dict[str, Any]:
     if not isinstance(value, dict) or len(value) > MAX_ENTRIES:
-        raise ValueError(f"{name} is no table of at most {MAX_ENTRIES} entries")
+        raise ValueError(f"{name} is not a table of at most {MAX_ENTRIES} entries")
     return {cut(key, 100): read(name, one) for key, one in value.items()}
 
 

@@ -236,12 +236,13 @@ class Lease:
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
             deletes = asker.command == "down"
+            does = "is deleting the machines" if deletes else "works on this deployment now"
             aside = LeaseHeldError(
-                f"{asker.who} requested the lease (tpuctl {asker.command}); this {self.me.command} stops",
+                f"`tpuctl {asker.command}` of {asker.who} {does}; this {self.me.command} ends",
                 hint="see what it leaves: tpuctl status"
                 if deletes
                 else "run the same command again when it is done",
-                changed="what runs is being deleted by it" if deletes else "what runs keeps running",
+                changed="" if deletes else "what runs keeps running",
             )
             aside.asker = asker.command
             raise aside

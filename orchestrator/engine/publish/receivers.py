@@ -69,7 +69,7 @@ class Webhook(_Service):
         host, safe = host_of(self.url), self.url.startswith("https://")
         if host == "?" or not (safe or (self.url.startswith("http://") and host in LOOPBACK)):
             raise UsageError(
-                f"{self.name}: the address is no https URL", hint=f"name one that begins with https://; {_TRY}",
+                f"{self.name}: the address is not an https URL", hint=f"name one that begins with https://; {_TRY}",
                 changed="nothing was sent",
             )  # fmt: skip
         headers = {

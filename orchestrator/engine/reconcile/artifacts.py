@@ -40,7 +40,7 @@ def checked_digest(digest: str) -> str:
     """Return *digest* if it is a sha256 in hex; raise TpuctlError otherwise, because it becomes part of a path."""
     if not DIGEST.fullmatch(digest):
         raise TpuctlError(
-            cut(f"the record names code by {digest!r}, which is no sha256", 200),
+            cut(f"the record names code by {digest!r}, which is not a sha256", 200),
             hint="run `tpuctl up` from the folder that holds tpuctl.yaml",
             changed="nothing was pushed",
         )

@@ -45,7 +45,7 @@ def send(connection: "Connection", source: Path, target: str, root: str) -> None
         if isinstance(data, mmap.mmap):
             data.close()
     if done.exit_code:
-        raise failed(connection, done.stderr.strip(), f"{target} on it", done.exit_code)
+        raise failed(connection, done.stderr.strip(), target, done.exit_code, to=True)
 
 
 def fetch(connection: "Connection", source: str, target: Path, root: str) -> None:
@@ -65,9 +65,16 @@ def fetch(connection: "Connection", source: str, target: Path, root: str) -> Non
             raise failed(connection, f"{source} changed while it was copied", str(target))
 
 
-def failed(connection: "Connection", message: str, target: str, code: int = 0) -> RemoteError:
-    """Return the error for a copy that failed and left *target* as it was; *code* is our script's exit status."""
+def failed(
+    connection: "Connection", message: str, target: str, code: int = 0, *, to: bool = False
+) -> RemoteError:
+    """
+    Return the error for a copy that failed and left *target* unchanged; *code* is our script's exit status.
+
+    With *to* the copy was one to the machine, and *target* is there.
+    """
+    name = connection.host.name
     return RemoteError(
-        f"copying with {connection.host.name}: {message}", hint=_HINTS.get(code, ""),
-        changed=f"nothing was copied; what there is of {target} is as it was",
+        f"copying {'to' if to else 'from'} {name}: {message}", hint=_HINTS.get(code, ""),
+        changed=f"nothing was copied; {target}{f' on {name}' if to else ''} is unchanged",
     )  # fmt: skip

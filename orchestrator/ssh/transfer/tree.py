@@ -73,7 +73,7 @@ def fetch_tree(
                 if not stream.over:
                     channel.close()
                 listener.join()
-                message = _words(said) or f"what it sent is no archive ({type(error).__name__})"
+                message = _words(said) or f"what it sent is not an archive ({type(error).__name__})"
                 code = channel.recv_exit_status() if stream.over else 0
                 raise failed(connection, message, str(target), code) from error
             listener.join()
@@ -138,7 +138,7 @@ def send_tree(
         listener.join()
         code = exit_code(connection, channel)
     if code:
-        raise failed(connection, _words(said) or f"status {code}", f"{target} on it", code)
+        raise failed(connection, _words(said) or f"status {code}", target, code, to=True)
     return done
 
 

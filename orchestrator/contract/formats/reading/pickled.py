@@ -75,7 +75,7 @@ def pickle_damage(path: Path) -> str:
     except OSError:
         raise
     except Exception as error:
-        return f"{path.name} is no whole pickle: {type(error).__name__}"
+        return f"{path.name} is not a complete pickle: {type(error).__name__}"
     return ""
 
 
@@ -174,7 +174,7 @@ def joblib_damage(path: Path, otherwise: str) -> str:
             raise
         # A foreign pickle can raise any exception.
         except Exception as error:
-            return f"{path.name} is no whole file of joblib: {type(error).__name__}"
+            return f"{path.name} is not a complete joblib file: {type(error).__name__}"
     return "" if whole else f"{path.name} is cut in an array"
 
 

@@ -32,7 +32,7 @@ def zip_damage(path: Path) -> str:
             # Reads everything: the directory at the end of a zip proves nothing about the bytes before it.
             bad = archive.testzip()
     except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        return f"{path.name} is no whole zip: {error}"
+        return f"{path.name} is not a complete zip: {error}"
     return f"{path.name} is torn at its member {bad}" if bad is not None else ""
 
 
@@ -77,7 +77,7 @@ def npy_damage(path: Path) -> str:
         wide = head[6:7] > b"\x01"
         start = 12 if wide else 10
         if head[:6] != NPY_MAGIC or len(head) < start:
-            return f"{path.name} is no array of numpy"
+            return f"{path.name} is not a numpy array"
         length = int.from_bytes(head[8:start], "little")
         file.seek(start)
         # The file claims this length itself, and no real header is that long.
@@ -127,7 +127,7 @@ def tar_damage(path: Path) -> str:
         with tarfile.open(str(path)) as archive:
             members = archive.getmembers()
     except (tarfile.TarError, zlib.error, EOFError, ValueError) as error:
-        return f"{path.name} is no whole tar archive: {error}"
+        return f"{path.name} is not a complete tar archive: {error}"
     end = max((one.offset_data + one.size for one in members), default=0)
     packed = path.name.lower().endswith(("gz", "bz2", "xz"))
     return f"{path.name} is cut" if not members or (not packed and end > path.stat().st_size) else ""
@@ -143,7 +143,7 @@ def json_damage(path: Path) -> str:
             for line in data.splitlines():
                 json.loads(line or b"0")
         except (ValueError, RecursionError):
-            return f"{path.name} is no whole JSON"
+            return f"{path.name} is not complete JSON"
     return ""
 
 

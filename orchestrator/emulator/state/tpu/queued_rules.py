@@ -85,7 +85,7 @@ def _check_run(kernel: Kernel, body: Mapping[str, Any]) -> None:
     """Raise ApiError for an unknown provisioning model or too long a run; Google's texts are not known."""
     model, run = body.get("provisioningModel", _MODELS[0]), body.get("runDuration", {})
     if model not in _MODELS:
-        raise ValueError(f"'{model}' is no provisioning model")
+        raise ValueError(f"'{model}' is not a provisioning model")
     longest = _seconds(run["maxRunDuration"]) if "maxRunDuration" in run else 1.0
     if not 0 < longest <= MAX_RUN:
         raise node_rules.bad_request(kernel, "The max run duration must be between 1 second and 7 days.")
