@@ -234,6 +234,8 @@ class Heartbeat:
     bundle: str = ""
     step: int | None = None
     loss: float | None = None
+    loss_step: int | None = None
+    """Step of the loss, if it is an earlier one than *step*."""
     committed_step: int | None = None
     committed_at: float | None = None
     committed_steps: tuple[int, ...] = ()

@@ -88,14 +88,15 @@ class WorkerStatus:
     The last report of a worker; ages are in seconds.
 
     *checkpoint_step* is the one that it has committed last, *reported_target_steps* the last step of the training
-    as the job reports it; `job.target_steps` counts before it. Fields with a default are those that an earlier
-    release did not publish.
+    as the job reports it; `job.target_steps` counts before it. *loss_step* is the step of the loss if it is an
+    earlier one. Fields with a default are those that an earlier release did not publish.
     """
 
     worker: int
     phase: str
     step: int | None
     loss: float | None
+    loss_step: int | None = None
     steps_per_second: float | None = None
     reported_target_steps: int | None = None
     progress_from: str = ""

@@ -63,7 +63,7 @@ def losses(
         add(incarnation, step, loss)
     for beat in beats:
         if beat.worker == 0 and beat.step is not None:
-            add(beat.incarnation, beat.step, beat.loss)
+            add(beat.incarnation, beat.step if beat.loss_step is None else beat.loss_step, beat.loss)
     return {incarnation: _thinned(sorted(points.items())) for incarnation, points in sorted(found.items())}
 
 
@@ -81,7 +81,10 @@ def printed(
         output.read(stream.lines(last=True))
         now = output.now()
         if now.step is not None and now != before:
-            yield incarnation, now.step, now.loss
+            # A line with a step alone says nothing of the loss there.
+            if now.loss_step is not None:
+                yield incarnation, now.loss_step, now.loss
+            yield incarnation, now.step, now.loss if now.loss_step is None else None
 
 
 def with_printed_steps(

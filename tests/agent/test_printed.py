@@ -185,3 +185,27 @@ def test_a_flood_keeps_the_newest_lines() -> None:
 def test_colours_and_overdrawn_bars_are_taken_away() -> None:
     """A line is compared without what a terminal would do with it."""
     assert plain(b"\x1b[1m 5/9 \x1b[0m\x08\x08  - \x1b[38;2;1;2;3mloss") == b"5/9 - loss"
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "wanted"),
+    [
+        (
+            "updates: 180\nloss 0.02\n",
+            "updates: 195\n",
+            '{"step": "updates: ([0-9]+)", "loss": "loss ([0-9.]+)"}',
+        ),
+        (bar("", 180, 400, "loss=0.02") + "\r", bar("", 195, 400) + "\r", "auto"),
+        (
+            bar("", 180, 400) + "\n{'loss': 0.02, 'epoch': 1}\n" + bar("", 180, 400) + "\r",
+            bar("", 195, 400) + "\r",
+            "trainer",
+        ),
+    ],
+    ids=["own patterns", "bars", "trainer"],
+)
+def test_a_loss_belongs_to_the_step_of_its_line(first: str, then: str, wanted: str) -> None:
+    """A later step without a loss has none: a value that was never measured there would look like one."""
+    assert (after(first, wanted).loss, after(first, wanted).loss_step) == (0.02, None)
+    found = after(first + then, wanted)
+    assert (found.step, found.loss, found.loss_step) == (195, 0.02, 180)

@@ -69,6 +69,14 @@ def test_an_own_count_below_the_checkpoint_is_reported_as_it_is() -> None:
     assert sources(printed=Printed(3, 0.5, None, None, "lines", exact=True), resumed=40).step == 3
 
 
+def test_a_loss_is_not_that_of_a_newer_save() -> None:
+    """The line named its step, and so did the event file; the save has no loss."""
+    printed = Printed(180, 0.02, None, None, "lines", exact=True)
+    assert sources(printed=printed, saved=195) == Known(195, 0.02, None, "lines", loss_step=180)
+    events = ProgressReader(180, 0.02)
+    assert sources(events=events, saved=195) == Known(195, 0.02, None, "commits", loss_step=180)
+
+
 def test_a_loss_that_is_no_number_is_not_reported_as_one() -> None:
     """It is said to be odd; a heartbeat is JSON, which has no NaN."""
     found = sources(printed=Printed(3, math.nan, None, None, "lines", exact=True))

@@ -12,8 +12,10 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.text import checkpoint_text, saved_text
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
+from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified, with_checksum
 from orchestrator.domain.lease import Holder
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_copy import published_here
 from orchestrator.engine.publish.published_status import CURVE_HERE, Publisher, read_curve
@@ -151,12 +153,24 @@ def test_a_killed_watcher_loses_no_point_of_the_curve(cloud, user):
 @pytest.mark.parametrize(("started_at", "counts"), [(900.0, True), (1100.0, False)])
 def test_the_curve_of_a_deleted_deployment_is_not_that_of_a_later_one(started_at, counts, tmp_path):
     """Another computer may have deleted the data: nothing of it is in the bucket, and the copy is older."""
-    Publisher(None, tmp_path, "x").draw(20, 2.5, 1, 1000.0, usable=False)
+    Publisher(None, tmp_path, "x").draw(
+        Heartbeat(1, 0, Phase.RUN, step=20, loss=2.5, updated=1000.0), usable=False
+    )
     empty = SimpleNamespace(read=lambda _: None)
     assert bool(read_curve(empty, tmp_path, started_at)) == counts
     other = bytes_with_checksum({"schema": 1, "points": [(950.0, 5, 2.0, 1)]})
     later = SimpleNamespace(read=lambda _: SimpleNamespace(data=other))
     assert read_curve(later, tmp_path, started_at) == [(950.0, 5, 2.0, 1)]
+
+
+def test_the_curve_has_a_loss_at_its_own_step(tmp_path):
+    """The watcher sees the step of a save, after a loss that was printed for an earlier one."""
+    made = Publisher(None, tmp_path, "x")
+    for step in (195, 200):
+        made.draw(
+            Heartbeat(1, 0, Phase.RUN, step=step, loss=0.02, loss_step=180, updated=1000.0), usable=False
+        )
+    assert made.curve == [(1000.0, 180, 0.02, 1), (1000.0, 195, None, 1), (1000.0, 200, None, 1)]
 
 
 def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, tmp_path, monkeypatch):

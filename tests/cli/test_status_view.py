@@ -423,6 +423,8 @@ def test_rate_and_remaining_time_are_shown_where_they_are_known():
     assert reported == "runs, step 120 of 400 (30%), loss 2.31, 4.25 steps/s, 1 min 5 s left"
     assert job_text(body(workers=[worker(steps_per_second=0.05)])).endswith("loss 2.31, 20 s/step")
     assert job_text(body(workers=[worker(steps_per_second=None)], eta_s=None)).endswith("loss 2.31")
+    earlier = job_text(body(workers=[worker(steps_per_second=None, loss_step=110)], eta_s=None))
+    assert earlier.endswith("step 120 of 400 (30%), loss 2.31 (at 110)")
 
 
 def test_the_last_step_may_be_known_from_the_job_alone():

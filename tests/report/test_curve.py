@@ -16,6 +16,7 @@ from orchestrator.report.curve_points import PrintedLines, losses, with_printed_
 from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.agent.printed_lines import SAMPLES
+from tests.agent.test_printed import after
 
 T = 1_800_000_000.0
 
@@ -52,9 +53,19 @@ def test_a_start_of_the_same_machine_counts_for_itself(start):
 
 @pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: f"{s.program}-{s.reader}")
 def test_each_program_has_a_curve(sample):
-    """As the agent reads it."""
+    """As the agent reads it: up to the step of its last loss, which a bar may be beyond."""
     found = losses([], [], [(1, line) for line in sample.text.split("\n")])
-    assert found[1][-1][0] == sample.step
+    now = after(sample.text)
+    assert found[1][-1] == (sample.step if now.loss_step is None else now.loss_step, sample.loss)
+
+
+def test_a_loss_is_drawn_at_the_step_it_was_printed_for():
+    """The last report has a later step, from a save; the curve has no value there."""
+    beat = Heartbeat(1, 0, Phase.RUN, T, step=195, loss=0.02, loss_step=180)
+    assert losses([], [beat]) == {1: [(180, 0.02)]}
+    lines = [(1, "updates: 180"), (1, "loss 0.02"), (1, "updates: 195")]
+    own = '{"step": "updates: ([0-9]+)", "loss": "loss ([0-9.]+)"}'
+    assert losses([], [], lines, own) == {1: [(180, 0.02)]}
 
 
 def test_own_patterns_count_in_the_report_too():

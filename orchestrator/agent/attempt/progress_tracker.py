@@ -73,8 +73,9 @@ class ProgressTracker:
         self._known = now
         rate = self._rate.value if printed.rate is None else printed.rate
         self._parts.status.set(
-            step=now.step, loss=now.loss, rate=rate, reported_target_steps=now.total, progress_from=now.source
-        )
+            step=now.step, loss=now.loss, loss_step=now.loss_step, rate=rate, reported_target_steps=now.total,
+            progress_from=now.source,
+        )  # fmt: skip
         self._parts.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:

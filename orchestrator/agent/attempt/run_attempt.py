@@ -75,6 +75,7 @@ class AttemptRunner:
             step=None,
             began_at=None,
             loss=None,
+            loss_step=None,
             rate=None,
             reported_target_steps=None,
             progress_from="",

@@ -36,7 +36,7 @@ class Known:
     The known progress; *source* says where the step comes from, "" for no step.
 
     *exact* means that the step is the job's own count, which can prove the end or a start from 0. *odd_loss*
-    means that the loss is not a finite number.
+    means that the loss is not a finite number. *loss_step* is the step of the loss if it is an earlier one.
     """
 
     step: Optional[int] = None
@@ -45,6 +45,7 @@ class Known:
     source: str = ""
     exact: bool = True
     odd_loss: bool = False
+    loss_step: Optional[int] = None
 
 
 def read_progress(path: Path) -> ProgressReader:
@@ -73,12 +74,21 @@ def known(
     """
     least = max(resumed or 0, saved or 0, 1)
     newer = saved if saved is not None and saved > (resumed or 0) else None
-    loss = next((one for one in (reported.loss, printed.loss, events.loss) if one is not None), None)
+    printed_at = printed.step if printed.loss_step is None else printed.loss_step
+    losses = (
+        (reported.loss, reported.step, FILE),
+        (printed.loss, printed_at, printed.source),
+        (events.loss, events.step, EVENTS),
+    )
+    loss, loss_at, of_loss = next((one for one in losses if one[0] is not None), (None, None, ""))
     odd = loss is not None and usable(loss) is None
 
     def made(step: Optional[int], source: str, *, exact: bool = True) -> Known:
         total = printed.total if printed.total is not None and printed.total >= (step or 0) else None
-        return Known(step, usable(loss), total, source if step is not None else "", exact, odd)
+        # A count that is not exact may have started at 0 again: its step is none of another source's.
+        fits = source == of_loss or of_loss in (FILE, EVENTS) or printed.exact
+        earlier = loss_at if fits and loss_at is not None and step is not None and loss_at < step else None
+        return Known(step, usable(loss), total, source if step is not None else "", exact, odd, earlier)
 
     if reported.step is not None:
         return made(reported.step, FILE)

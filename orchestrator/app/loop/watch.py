@@ -128,7 +128,7 @@ class Publication:
         self._out.publish(status, news, now, usable=usable)
         for beat in beats:
             if beat.worker == 0 and beat.step is not None:
-                self._out.draw(beat.step, beat.loss, beat.incarnation, beat.updated, usable=usable)
+                self._out.draw(beat, usable=usable)
         if self._metrics is not None:
             self._metrics.update(status, world.observed_at, failures=len(result.failures))
 

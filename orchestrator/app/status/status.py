@@ -274,6 +274,7 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             phase=b.phase.value,
             step=b.step,
             loss=b.loss,
+            loss_step=b.loss_step,
             steps_per_second=None if b.rate is None else round(b.rate, 4),
             reported_target_steps=b.reported_target_steps,
             progress_from=b.progress_from,

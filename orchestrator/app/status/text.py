@@ -30,17 +30,39 @@ def job_text(status: DeploymentStatus) -> str:
     slowest = _slowest(status)
     if slowest is None:
         return ""
+    loss = training_loss_text(slowest.loss, slowest.loss_step)
     if status.state.without_tpu:
-        return ", ".join(filter(None, ("last report", step_text(status) or NO_STEP, _loss(slowest))))
-    parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status)]
-    parts.append(_loss(slowest))
+        return ", ".join(filter(None, ("last report", step_text(status) or NO_STEP, loss)))
+    parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status), loss]
     if slowest.phase == "run" and slowest.steps_per_second:
         parts.append(rate_text(slowest.steps_per_second))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
 
 
-def _loss(worker: WorkerStatus) -> str:
-    return "" if worker.loss is None else f"loss {worker.loss:.4g}"
+def training_loss_text(loss: float | None, at: int | None) -> str:
+    """Return the loss for people, with the step *at* that it belongs to if that is an earlier one; "" without."""
+    return "" if loss is None else f"loss {loss:.4g}" + ("" if at is None else f" (at {at})")
+
+
+def worker_text(worker: WorkerStatus, *, lost: bool) -> str:
+    """Return a worker's phase, step, loss, checkpoint, last heartbeat and message; *lost*: its machine is gone."""
+    parts = [f"last report: {worker.phase}" if lost else worker.phase]
+    if worker.step is not None:
+        parts.append(f"step {worker.step}")
+    if worker.loss is not None:
+        parts.append(training_loss_text(worker.loss, worker.loss_step))
+    if worker.checkpoint_step is not None:
+        age = worker.checkpoint_age_s
+        parts.append(
+            f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint_step}"
+            + ("" if age is None else f" ({span_text(age)} old)")
+        )
+    if worker.xla_programs_restored and worker.xla_programs_compiled:
+        parts.append(f"{worker.xla_programs_compiled} XLA programs compiled again")
+    parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
+    if worker.message:
+        parts.append(worker.message)
+    return ", ".join(parts)
 
 
 def phase_text(status: DeploymentStatus) -> str:

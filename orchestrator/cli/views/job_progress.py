@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
-from orchestrator.app.status.text import NO_STEP
+from orchestrator.app.status.text import NO_STEP, training_loss_text
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.phase import Phase
@@ -193,7 +193,7 @@ def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> dict[str, s
     """Return what is known of the job by name, without *of_bar* only what the bar does not show."""
     parts = {
         "step": _step(beat, spec) if of_bar else "",
-        "loss": f"loss {beat.loss:.4g}" if beat.loss is not None else "",
+        "loss": training_loss_text(beat.loss, beat.loss_step),
         "rate": rate_text(beat.rate) if beat.phase is Phase.RUN and beat.rate else "",
         "eta": _eta(beat, spec) if of_bar else "",
         "checkpoint": f"checkpoint at {checkpoint_name(beat)}" if beat.committed_step is not None else "",

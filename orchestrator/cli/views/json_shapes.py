@@ -188,7 +188,8 @@ KINDS: Mapping[str, Any] = {
         "unpriced?": [str],
         "resources": [{"kind": str, "name": str, "zone": str, "state": str}],
         "workers": [{
-            "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "checkpoint_step": maybe(int),
+            "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "loss_step": maybe(int),
+            "checkpoint_step": maybe(int),
             "checkpoint_counted": bool, "format": str, "steps_per_second": maybe(float),
             "reported_target_steps": maybe(int), "image?": str,
             "progress_from": str,

@@ -7,7 +7,14 @@ from enum import Enum
 
 import click
 
-from orchestrator.app.status.text import checkpoint_text, job_text, next_pass_text, share_done, state_text
+from orchestrator.app.status.text import (
+    checkpoint_text,
+    job_text,
+    next_pass_text,
+    share_done,
+    state_text,
+    worker_text,
+)
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.cli.views.paint import (
     BAR,
@@ -264,24 +271,7 @@ def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
 
 
 def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
-    """Return one field with a worker's phase, step, loss, checkpoint, last heartbeat and message."""
-    parts = [f"last report: {worker.phase}" if lost else worker.phase]
-    if worker.step is not None:
-        parts.append(f"step {worker.step}")
-    if worker.loss is not None:
-        parts.append(f"loss {worker.loss:.4g}")
-    if worker.checkpoint_step is not None:
-        age = worker.checkpoint_age_s
-        parts.append(
-            f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint_step}"
-            + ("" if age is None else f" ({span_text(age)} old)")
-        )
-    if worker.xla_programs_restored and worker.xla_programs_compiled:
-        parts.append(f"{worker.xla_programs_compiled} XLA programs compiled again")
-    parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
-    if worker.message:
-        parts.append(worker.message)
-    return _Phase(f"worker {worker.worker}", ", ".join(parts))
+    return _Phase(f"worker {worker.worker}", worker_text(worker, lost=lost))
 
 
 def _sidecars(status: DeploymentStatus) -> list[Field]:

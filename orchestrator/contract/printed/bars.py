@@ -110,11 +110,16 @@ class Trainer(Reader):
     def __init__(self, bars: Bars) -> None:
         super().__init__()
         self._bars = bars
+        self._new = False
 
     def read(self, line: bytes) -> None:
         if b"epoch'" in line or b'epoch"' in line:
             found = self._LOSS.search(line)
-            self.loss = value(found[1]) if found else self.loss
+            if found:
+                self.loss, self.loss_step, self._new = value(found[1]), None, True
+        elif self._new and b"%|" in line:
+            # tqdm draws seldom, but again after each line that it writes: that bar has the step of the loss.
+            self.loss_step, self._new = self._bars.step, False
         # The bar is drawn at 0 before the Trainer jumps to the step that it resumes from.
         if self.loss is not None and self._bars.step and not self._bars.titled:
             self._bars.settled = True

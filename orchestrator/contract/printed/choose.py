@@ -25,7 +25,8 @@ class Printed:
     """
     The progress from the output so far; *source* is the reader's name, *exact* as in `Reader`.
 
-    *loss* is NaN if the job printed NaN, None if it printed none.
+    *loss* is NaN if the job printed NaN, None if it printed none. *loss_step* is the step that it was printed for
+    if that is an earlier one than *step*.
     """
 
     step: Optional[int] = None
@@ -34,6 +35,7 @@ class Printed:
     total: Optional[int] = None
     source: str = ""
     exact: bool = False
+    loss_step: Optional[int] = None
 
 
 class Output:
@@ -62,12 +64,17 @@ class Output:
     def read(self, lines: Iterable[bytes]) -> None:
         """Pass lines of `stream.plain` to every reader."""
         for line in lines:
-            if self._own is not None:
-                self._own.read(line)
+            of_own = self._own is not None and self._own.read(line)
             lower = line.lower()
             if any(word in lower for word in _WORDS):
                 for reader in self._readers:
                     reader.read(line)
+            if self._own is not None and of_own:
+                # The next steps come without a loss, and this one is not theirs.
+                self._own.loss_step = self._own.step if "step" in self._own.asks else self._step()
+
+    def _step(self) -> Optional[int]:
+        return next((r.step for r in self._ranked if r.step is not None), None)
 
     def now(self) -> Printed:
         """Return the progress: from the job's own patterns, else from the first reader with a step."""
@@ -76,15 +83,24 @@ class Output:
         found = Printed(loss=any_loss)
         if teller is not None:
             loss = any_loss if teller.loss is None else teller.loss
-            found = Printed(teller.step, loss, None, teller.total, teller.name, teller.exact)
+            earlier = _earlier(teller.loss_step, teller.step)
+            found = Printed(teller.step, loss, None, teller.total, teller.name, teller.exact, earlier)
         own = self._own
         if own is None:
             return found
-        loss = own.loss if own.loss is not None or "loss" in own.asks else found.loss
+        of_own = own.loss is not None or "loss" in own.asks
+        loss, at = (own.loss, own.loss_step) if of_own else (found.loss, found.loss_step)
         if "step" in own.asks:
             source = "pattern" if own.step is not None else ""
-            return Printed(own.step, loss, own.rate, None, source, exact=True)
-        return Printed(found.step, loss, own.rate, found.total, found.source, found.exact)
+            at = at if of_own else None
+            return Printed(own.step, loss, own.rate, None, source, True, _earlier(at, own.step))
+        at = _earlier(at, found.step)
+        return Printed(found.step, loss, own.rate, found.total, found.source, found.exact, at)
+
+
+def _earlier(loss_step: Optional[int], step: Optional[int]) -> Optional[int]:
+    """Return the step of a loss if it is an earlier one than *step*, else None."""
+    return loss_step if loss_step is not None and step is not None and loss_step < step else None
 
 
 class Rounds(Reader):
@@ -134,6 +150,7 @@ class Own:
         self.asks = frozenset(patterns)
         self.step: Optional[int] = None
         self.loss: Optional[float] = None
+        self.loss_step: Optional[int] = None
         self.rate: Optional[float] = None
         self.message = ""
 
@@ -153,7 +170,9 @@ class Own:
         made.message = message
         return made
 
-    def read(self, line: bytes) -> None:
+    def read(self, line: bytes) -> bool:
+        """Read one line of `stream.plain`; return whether it has a loss."""
+        has_loss = False
         for key, pattern in list(self._patterns.items()):
             began = self._clock()
             found = pattern.search(line[:MAX_LINE])
@@ -165,6 +184,8 @@ class Own:
             if found is not None:
                 text = found[key] if key in pattern.groupindex else found[1 if pattern.groups else 0]
                 self._take(key, text or b"")
+                has_loss = has_loss or key == "loss"
+        return has_loss
 
     def _take(self, key: str, text: bytes) -> None:
         text = text.strip()

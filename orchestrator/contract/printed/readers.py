@@ -54,9 +54,9 @@ class Reader:
     """
     Follow one shape of output.
 
-    *step* only increases; *loss* is NaN if the job printed that; *total* is the last step, if the job prints
-    it. *exact* says that the step is the job's own count over all epochs and restarts. Otherwise it may
-    restart at 0, or count something else than the job's saves do.
+    *step* only increases; *loss* is NaN if the job printed that, *loss_step* is the step it was printed for;
+    *total* is the last step, if the job prints it. *exact* says that the step is the job's own count over all
+    epochs and restarts. Otherwise it may restart at 0, or count something else than the job's saves do.
     """
 
     name = ""
@@ -65,6 +65,7 @@ class Reader:
     def __init__(self) -> None:
         self.step: Optional[int] = None
         self.loss: Optional[float] = None
+        self.loss_step: Optional[int] = None
         self.total: Optional[int] = None
 
     def read(self, line: bytes) -> None:
@@ -76,7 +77,8 @@ class Reader:
         if self.step is not None and step < self.step:
             return
         self.step, self.total = step, total if total is not None and total >= step else None
-        self.loss = self.loss if loss is None else loss
+        if loss is not None:
+            self.loss, self.loss_step = loss, step
 
 
 class Lines(Reader):

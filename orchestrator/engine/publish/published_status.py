@@ -14,6 +14,7 @@ from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_FLOAT, MAX_INT
 from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
 from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.engine.lease.lease_release import current
@@ -60,10 +61,16 @@ class Publisher:
             self.store.write(STATUS, data)
             self._said, self._at = words, now
 
-    def draw(self, step: int, loss: float | None, incarnation: int, now: float, *, usable: bool) -> None:
-        """Add a point to the curve if *step* has changed; the bucket has it within a minute."""
-        if not self.curve or self.curve[-1][1] != step or self.curve[-1][3] != incarnation:
-            self.curve.append((round(now, 1), step, loss, incarnation))
+    def draw(self, beat: Heartbeat, *, usable: bool) -> None:
+        """Add the step of a heartbeat to the curve if it has changed; the bucket has it within a minute."""
+        now, of_step = beat.updated, beat.loss if beat.loss_step is None else None
+        last = self.curve[-1][1] if self.curve and self.curve[-1][3] == beat.incarnation else None
+        if beat.step is not None and beat.step != last:
+            # A loss belongs to the step that it was printed for, which no heartbeat may have shown.
+            at = beat.loss_step
+            if at is not None and (-1 if last is None else last) < at < beat.step:
+                self.curve.append((round(now, 1), at, beat.loss, beat.incarnation))
+            self.curve.append((round(now, 1), beat.step, of_step, beat.incarnation))
             if len(self.curve) > POINTS:
                 del self.curve[1:-1:2]
             with suppress(DiskError):
