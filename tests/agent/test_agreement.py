@@ -114,7 +114,7 @@ def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab:
         for name in ("model", "optimizer"):
             (local.folder / f"{name}_{step}.npz").parent.mkdir(parents=True, exist_ok=True)
             (local.folder / f"{name}_{step}.npz").write_bytes(npz(step))
-    [older] = [one for one in local.steps() if one.step == 10]
+    [older] = [one for one in local.checkpoints() if one.step == 10]
     with pytest.raises(OSError, match="several files"):
         local.link(older)
 

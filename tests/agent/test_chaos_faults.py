@@ -197,7 +197,7 @@ def test_a_save_that_was_cut_anywhere_is_put_aside_and_never_sent(chaos: ChaosLa
         parts.committer.begin(1, 20)
         assert parts.committer.commit() is False
         notes = " ".join(parts.restorer.restore(FROM_20).notes)
-        assert {one.step for one in parts.local.steps()} == {20}
+        assert {one.step for one in parts.local.checkpoints()} == {20}
         assert not cut or ("step-000030 is unfinished (no COMPLETE in it)" in notes and "quarantine" in notes)
     assert chaos.lab.names(BEGUN_30) == []
     assert chaos.watch.wrong == []

@@ -28,12 +28,12 @@ def looking_at(root: Path, kind: str) -> LocalCheckpoints:
 
 def complete_steps(local: LocalCheckpoints) -> list[int]:
     """Return the complete steps, each once."""
-    return sorted({one.step for one in local.steps() if one.complete})
+    return sorted({one.step for one in local.checkpoints() if one.complete})
 
 
 def by_name(local: LocalCheckpoints, name: str) -> LocalCheckpoint:
     """Return one step by its save's name."""
-    return next(one for one in local.steps() if one.save.name == name)
+    return next(one for one in local.checkpoints() if one.save.name == name)
 
 
 STEPPED = [name for name in NAMES if not format_of(name, "COMPLETE").at_end]
@@ -76,7 +76,7 @@ def test_a_file_cut_anywhere_makes_its_step_torn(tmp_path: Path, kind: str, part
         if kind == "fairseq":
             (root / "saves" / "checkpoint_last.pt").unlink()
         assert complete_steps(local) == [], name
-        assert all(one.message for one in local.steps())
+        assert all(one.message for one in local.checkpoints())
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_fairseq_last_stands_for_itself_where_nothing_else_holds_its_update(tmp_
     data = trees.files("fairseq", 40)[0][1]
     trees.write(tmp_path / "saves", [("checkpoint_last.pt", data)])
     local = looking_at(tmp_path, "fairseq")
-    assert [(one.step, one.save.name) for one in local.steps() if one.complete] == [
+    assert [(one.step, one.save.name) for one in local.checkpoints() if one.complete] == [
         (40, "checkpoint_last.pt")
     ]
     trees.write(tmp_path / "saves", [("checkpoint3.pt", data)])
@@ -160,7 +160,7 @@ def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) 
         local = looking_at(root, kind)
         chosen = local.chosen(20)
         assert chosen is not None
-        for one in local.steps():
+        for one in local.checkpoints():
             if one.step > 20:
                 local.put_aside(one.save, torn=False)
         assert local.format.repair(local.folder, chosen.save)
@@ -187,7 +187,7 @@ def test_keras_falls_back_to_its_second_pair(tmp_path: Path) -> None:
     (saves / "latest.weights.h5").write_bytes(trees.h5()[:-10])
     local = looking_at(tmp_path, "keras")
     assert complete_steps(local) == [1]
-    for one in local.steps():
+    for one in local.checkpoints():
         if not one.complete:
             local.put_aside(one.save, torn=True)
     chosen = local.chosen(1)
@@ -240,7 +240,7 @@ def test_torn_steps_are_moved_and_not_deleted(tmp_path: Path) -> None:
 
     assert place.name.startswith("torn-ckpt-40-")
     assert sorted(path.name for path in place.iterdir()) == sorted(one.save.files or ())
-    assert local.steps() == []
+    assert local.checkpoints() == []
 
 
 def test_a_checkpoint_is_read_once_until_it_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

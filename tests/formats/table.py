@@ -95,11 +95,11 @@ def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     for saved in steps(layout):
         put(root, saved)
         done = parts.committer.commit()
-        assert done == layout.resumable, (layout.name, parts.local.steps())
+        assert done == layout.resumable, (layout.name, parts.local.checkpoints())
         assert not parts.committer.commit(), "the same bytes are not committed twice"
     held = {one.name: one for one in parts.local.folder.rglob("*") if one.is_file()}
     if not layout.resumable:
-        states = {one.state.value for one in parts.local.steps()}
+        states = {one.state.value for one in parts.local.checkpoints()}
         assert states == {"not resumable"}, states
         return "yes: not resumable", "no: not resumable", "not committed"
     assert parts.format.chosen == layout.format, parts.format.chosen

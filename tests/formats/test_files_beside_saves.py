@@ -37,7 +37,7 @@ def begun(bench: Bench) -> Parts:
 def back(bench: Bench, parts: Parts) -> Path:
     """Return the folder of a new machine after its restore of the newest checkpoint."""
     newest = parts.checkpoints.newest()
-    assert newest is not None, parts.local.steps()
+    assert newest is not None, parts.local.checkpoints()
     other = bench.parts(incarnation=2)
     other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
     return other.local.folder

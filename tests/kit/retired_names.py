@@ -73,6 +73,8 @@ RETIRED = {
     "save_seconds": "save_pause",
     "watcher_where": "watcher_on",
     "steps_redone_at_least": "steps_redone_is_least",
+    "_commit_step": "_commit_checkpoint; a step is one update of the model",
+    "_judged_step": "_checkpoint_of",
     "steps_redone_at_most": "upper_steps_redone",
 }
 """Of classes, functions, arguments and fields."""

@@ -46,7 +46,7 @@ def test_each_framework_is_recognised_committed_and_restored(saves, tmp_path):
             parts = bench.parts()
             shutil.copytree(folder, parts.local.folder)
             parts.committer.begin(1, None)
-            assert parts.committer.commit(), (folder.name, parts.local.steps())
+            assert parts.committer.commit(), (folder.name, parts.local.checkpoints())
             newest = parts.checkpoints.newest()
             assert parts.format.chosen == folder.name.partition("-")[0], folder.name
             assert newest.step == STEPS.get(folder.name, 100), folder.name

@@ -133,9 +133,9 @@ class Rescue:
         if place != SavedPlace.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
-            for step in self._parts.local.steps():
-                if step.save.holds(name):
-                    return step.state.value
+            for one in self._parts.local.checkpoints():
+                if one.save.holds(name):
+                    return one.state.value
         return ""
 
     def recall(self) -> None:
@@ -346,12 +346,12 @@ class Uncommitted:
     def _whole(self) -> Set[str]:
         """Return the names of complete saves, which are about to be committed."""
         found: Set[str] = set()
-        for step in self._parts.local.steps():
-            if step.complete and step.save.files is None:
-                found.add(step.save.folder)
-            elif step.complete:
-                start = "" if step.save.folder == "." else f"{step.save.folder}/"
-                found |= {start + name for name in step.save.files or ()}
+        for one in self._parts.local.checkpoints():
+            if one.complete and one.save.files is None:
+                found.add(one.save.folder)
+            elif one.complete:
+                start = "" if one.save.folder == "." else f"{one.save.folder}/"
+                found |= {start + name for name in one.save.files or ()}
         return found
 
 

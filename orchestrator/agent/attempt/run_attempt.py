@@ -312,7 +312,7 @@ class AttemptRunner:
             if code is not None:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
-                    self._parts.local.steps()
+                    self._parts.local.checkpoints()
                 return outcome_of(code, target, self._progress.reached, committed, framework, what)
             if self._parts.interrupts.overtaken(attempt.attempt):
                 return JobOutcome(JobOutcomeKind.OVERTAKEN, "the gang has gone on")

@@ -68,8 +68,8 @@ class BucketCheckpoints:
         own = self.manifest(step, incarnation, worker)
         return own if own.files or worker == 0 else self.manifest(step, incarnation, 0)
 
-    def steps(self, timeout: float = TIMEOUT) -> List[Tuple[int, str]]:
-        """Return all steps that have objects, complete or not, and their prefixes; newest first."""
+    def folders(self, timeout: float = TIMEOUT) -> List[Tuple[int, str]]:
+        """Return the folders of all checkpoints, complete or not, with their steps; newest first."""
         _names, folders = self._bucket.level(self.prefix(), timeout)
         named = [(step_of(folder.rstrip("/").rsplit("/", 1)[-1]), folder) for folder in folders]
         return sorted(((step, folder) for step, folder in named if step is not None), reverse=True)
@@ -81,7 +81,7 @@ class BucketCheckpoints:
         return self._verdict(folder_name(step, incarnation), timeout).checkpoint
 
     def path_of(self, step: int) -> str:
-        """Return where the job finds a step that it wrote to the bucket itself, "" if it was deleted."""
+        """Return where the job finds a checkpoint that it wrote to the bucket itself, "" if it was deleted."""
         found = (one for one in self._stored(TIMEOUT) if one.step == step and one.complete)
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
@@ -127,7 +127,7 @@ class BucketCheckpoints:
                 )
                 yield found, f"{one.name or 'the folder'} is not complete: {one.message}"
             return
-        for step, folder in self.steps(timeout):
+        for step, folder in self.folders(timeout):
             by_incarnation: Dict[int, str] = {}
             for inner in self._bucket.level(folder, timeout)[1]:
                 number = step_of(inner.rstrip("/").rsplit("/", 1)[-1])
@@ -191,7 +191,7 @@ def retain(
     old = disposable(complete, settings.checkpoints.keep)
     if not old:
         return
-    doomed = [(step, bucket.list(folder)) for step, folder in checkpoints.steps() if step <= old[0]]
+    doomed = [(step, bucket.list(folder)) for step, folder in checkpoints.folders() if step <= old[0]]
     # Checked after choosing: a machine that sleeps in between must not delete what its replacement has saved.
     if attempts.newer_incarnation() is not None:
         return

@@ -101,14 +101,14 @@ class Committer:
                 return False
             if self._in_bucket:
                 return self._note()
-            whole = [one for one in self._local.steps() if one.complete]
+            whole = [one for one in self._local.checkpoints() if one.complete]
             self._status.set(format=self._local.format.chosen)
-            steps = self._pending(whole)
-            self._commit_all(steps)
+            pending = self._pending(whole)
+            self._commit_all(pending)
             # A gang leaves a later save until it has agreed on it.
             floor = self._floor_of_saves() if self._settings.workers > 1 else math.inf
             live = [one for one in whole if one.save.live and one.step <= floor]
-            changed = bool(steps) or any(self._commit_changed(one) for one in live)
+            changed = bool(pending) or any(self._commit_changed(one) for one in live)
             if changed or self._follow_first(ended=False):
                 return True
             # After a commit or an error the usual time passes, so that quick saves are not all uploaded.
@@ -120,12 +120,12 @@ class Committer:
         """Return the seconds until the next `commit`, None for the usual time."""
         return self._agreement.pause if self._settings.workers > 1 else self._pause
 
-    def _commit_all(self, steps: List[LocalCheckpoint]) -> None:
-        """Commit *steps*, newest first; one that is torn keeps no older one back. Raise DamagedError."""
+    def _commit_all(self, checkpoints: List[LocalCheckpoint]) -> None:
+        """Commit *checkpoints*, newest first; one that is torn keeps no older one back. Raise DamagedError."""
         torn: List[DamagedError] = []
-        for number, step in enumerate(steps):
+        for number, checkpoint in enumerate(checkpoints):
             try:
-                self._commit_step(step, step.step, newest=number == len(torn))
+                self._commit_checkpoint(checkpoint, checkpoint.step, newest=number == len(torn))
             except DamagedError as error:
                 torn.append(error)
         if torn:
@@ -166,11 +166,11 @@ class Committer:
             if names:
                 number = self._settings.incarnation
                 save = LocalSave(number, "outputs", ".", names)
-                self._commit_step(LocalCheckpoint(number, save, SaveState.COMPLETE, ""), number)
+                self._commit_checkpoint(LocalCheckpoint(number, save, SaveState.COMPLETE, ""), number)
 
     def _pending(self, whole: List[LocalCheckpoint]) -> List[LocalCheckpoint]:
         """
-        Return what to commit, newest first: a machine by itself its newest step, a gang the one it agreed on.
+        Return what to commit, newest first: a machine by itself its newest save, a gang the one it agreed on.
 
         When its job has ended, a worker of a gang commits its last two: another's last save may be one earlier.
         """
@@ -180,16 +180,16 @@ class Committer:
             late = [one for one in late if not one.save.leans]
         # If several saves have the same step, the preferred one comes last and wins.
         by_step = {one.step: one for one in late}
-        steps = sorted(by_step.values(), key=lambda one: one.step)
+        saves = sorted(by_step.values(), key=lambda one: one.step)
         if self._settings.workers == 1:
-            return steps[-1:]
-        return steps[: -1 - APART : -1] if self._local.at_rest else self._agreed(floor, steps)
+            return saves[-1:]
+        return saves[: -1 - APART : -1] if self._local.at_rest else self._agreed(floor, saves)
 
-    def _agreed(self, floor: int, steps: List[LocalCheckpoint]) -> List[LocalCheckpoint]:
+    def _agreed(self, floor: int, saves: List[LocalCheckpoint]) -> List[LocalCheckpoint]:
         """Return this worker's first save from the step on that worker 0 has named, if it has that save."""
-        named = self._agreement.step(floor, [one.step for one in steps], self._fence)
+        named = self._agreement.step(floor, [one.step for one in saves], self._fence)
         # An agent of an earlier version names nothing.
-        return steps[::-1] if named is None else [one for one in steps if floor < named <= one.step][:1]
+        return saves[::-1] if named is None else [one for one in saves if floor < named <= one.step][:1]
 
     def _floor_of_saves(self) -> int:
         return -1 if self._floor is None or self._newest.gives_way(self._floor) else self._floor
@@ -205,7 +205,7 @@ class Committer:
         if one.worker == 0 or not self.saved_nothing():
             return False
         firsts = []
-        for step, _folder in self._checkpoints.steps():
+        for step, _folder in self._checkpoints.folders():
             if step > self._start:
                 with contextlib.suppress(DamagedError):
                     first = self._checkpoints.manifest(step, one.incarnation, 0)
@@ -235,21 +235,21 @@ class Committer:
         last = self._newest.manifest()
         return last is not None and replaced_in_place(one.name for one in last.files)
 
-    def _commit_changed(self, step: LocalCheckpoint) -> bool:
+    def _commit_changed(self, one: LocalCheckpoint) -> bool:
         """
         Commit changed files that were replaced in place and have no later step than the newest commit.
 
         A save with an earlier step is not committed: the job has started over.
         """
-        states, chosen = self._local.files_of(step.save), self._local.format.chosen
+        states, chosen = self._local.files_of(one.save), self._local.format.chosen
         news, last = last_manifest.relevant(states, chosen), self._newest.manifest()
-        if news == self._same.relevant or (last is not None and last_manifest.is_earlier(step, last)):
+        if news == self._same.relevant or (last is not None and last_manifest.is_earlier(one, last)):
             return False
-        if last is not None and last_manifest.is_same(self._local.folder / step.save.folder, news, last):
+        if last is not None and last_manifest.is_same(self._local.folder / one.save.folder, news, last):
             self._same = last_manifest.CommittedFiles.of(states, chosen)
             return False
         then = self._same.then(states, chosen)
-        return then.besides <= BESIDES and self._commit_step(step, self._number(step))
+        return then.besides <= BESIDES and self._commit_checkpoint(one, self._number(one))
 
     def _note(self) -> bool:
         newest = self._checkpoints.newest()
@@ -259,51 +259,51 @@ class Committer:
         self._committed(newest.step)
         return True
 
-    def _commit_step(self, step: LocalCheckpoint, number: int, *, newest: bool = True) -> bool:
-        """Upload a step and write its manifest, unless that exists; return True."""
-        began = self._clock.monotonic()
-        states = self._local.files_of(step.save) if step.save.live else ()
-        folder, held = self._hold(step)
+    def _commit_checkpoint(self, checkpoint: LocalCheckpoint, number: int, *, newest: bool = True) -> bool:
+        """Upload a checkpoint and write its manifest, unless that exists; return True."""
+        began, save = self._clock.monotonic(), checkpoint.save
+        states = self._local.files_of(save) if save.live else ()
+        folder, held = self._hold(checkpoint)
         try:
-            if held.step != step.step:
+            if held.step != checkpoint.step:
                 # The next call sees the save that the job has made meanwhile.
                 if self._settings.workers > 1:
-                    raise DamagedError(f"{step.save.name} was replaced before its copy and is not committed")
-                step, number = held, self._number(held)
+                    raise DamagedError(f"{save.name} was replaced before its copy and is not committed")
+                checkpoint, number = held, self._number(held)
             if not self._held_already(number):
                 # After a kill everything is sent again: objects without a manifest prove nothing.
-                files = self._upload(step, number, folder or self._local.folder, held=folder is not None)
-                self._manifest(step, number, tuple(files), newest=newest)
+                files = self._upload(checkpoint, number, folder)
+                self._manifest(checkpoint, number, tuple(files), newest=newest)
                 self._status.set(commit_seconds=round(self._clock.monotonic() - began, 3))
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
         self._agreement.committed(number, self._clock.monotonic() - began)
-        self._committed(number, proven=step.own_step == number, newest=newest)
+        self._committed(number, proven=checkpoint.own_step == number, newest=newest)
         self._same = self._same.then(states, self._local.format.chosen)
         return True
 
-    def _hold(self, step: LocalCheckpoint) -> Tuple[Optional[Path], LocalCheckpoint]:
+    def _hold(self, one: LocalCheckpoint) -> Tuple[Optional[Path], LocalCheckpoint]:
         """Return a folder in which the save stays as it is, though the job replaces its own, and that save."""
         if self._local.format.at_end:
-            return None, step
+            return None, one
         try:
-            return self._local.copy(step) if step.save.live else (self._local.link(step), step)
+            return self._local.copy(one) if one.save.live else (self._local.link(one), one)
         except OSError as error:
             # A full disk may still hold the save itself, and the upload detects changes.
-            say(f"{step.save.name} is uploaded from its place: {error}")
-            return None, step
+            say(f"{one.save.name} is uploaded from its place: {error}")
+            return None, one
 
-    def _number(self, step: LocalCheckpoint) -> int:
+    def _number(self, checkpoint: LocalCheckpoint) -> int:
         """Return the step to commit under: the save's own, else the reported one, else a count of saves."""
         floor = self._floor_of_saves()
-        if step.own_step is not None and step.own_step > floor:
-            return step.own_step
+        if checkpoint.own_step is not None and checkpoint.own_step > floor:
+            return checkpoint.own_step
         reported = self._status.get("step")
         return max(floor + 1, reported if isinstance(reported, int) else 0)
 
     def _manifest(
-        self, step: LocalCheckpoint, number: int, files: Tuple[StoredFile, ...], *, newest: bool
+        self, checkpoint: LocalCheckpoint, number: int, files: Tuple[StoredFile, ...], *, newest: bool
     ) -> None:
         settings, chosen = self._settings, self._local.format.chosen
         self._fence()
@@ -312,8 +312,8 @@ class Committer:
         # Written last: this write makes the checkpoint exist; a kill before it leaves only loose files.
         manifest = Manifest(
             number, settings.incarnation, settings.worker, settings.workers,
-            self._attempt, step.save.folder, files, self._clock.now(), chosen, step.own_step,
-            links_of(self._local.folder, step.save),
+            self._attempt, checkpoint.save.folder, files, self._clock.now(), chosen, checkpoint.own_step,
+            links_of(self._local.folder, checkpoint.save),
         )  # fmt: skip
         self._write(manifest)
         if newest:
@@ -347,31 +347,31 @@ class Committer:
         self._bucket.delete(name, held.generation)
         return False
 
-    def _upload(self, step: LocalCheckpoint, number: int, source: Path, *, held: bool) -> List[StoredFile]:
+    def _upload(self, one: LocalCheckpoint, number: int, held: Optional[Path]) -> List[StoredFile]:
         """
-        Upload the payload first and the file that completes the step for its framework last.
+        Upload the payload first and the file that completes the save for its framework last.
 
         A copy of the bucket's folder thus never looks complete too early. Raise DamagedError if a file changed.
         """
         local = self._local
-        folder = source / step.save.folder
-        before = local.files_of(step.save) if not held else files_below(folder)
+        folder = (held or local.folder) / one.save.folder
+        before = local.files_of(one.save) if not held else files_below(folder)
 
-        def send(one: FileState) -> StoredFile:
-            target = file_name(number, self._settings.incarnation, self._settings.worker, one.name)
-            digest = self._bucket.upload(target, folder / one.name, one.size)
-            return StoredFile(one.name, one.size, digest, one.modified)
+        def send(file: FileState) -> StoredFile:
+            target = file_name(number, self._settings.incarnation, self._settings.worker, file.name)
+            digest = self._bucket.upload(target, folder / file.name, file.size)
+            return StoredFile(file.name, file.size, digest, file.modified)
 
-        payload = [one for one in before if not local.format.closes(one.name)]
+        payload = [file for file in before if not local.format.closes(file.name)]
         with ThreadPoolExecutor(PARALLEL) as pool:
             # `list` waits for all uploads and raises the first failure before the completing file is sent.
             sent = list(pool.map(send, payload))
-        sent += [send(one) for one in before if local.format.closes(one.name)]
+        sent += [send(file) for file in before if local.format.closes(file.name)]
         # A link shares its bytes with the job's file, so both kinds are compared.
-        whole = files_below(folder) == before if held else local.files_of(step.save) == before
-        if not whole or not (held or local.format.at_end or step in local.steps()):
-            raise DamagedError(f"{step.save.name} changed while it was uploaded, so it is not committed")
-        return sorted(sent, key=lambda one: one.name)
+        whole = files_below(folder) == before if held else local.files_of(one.save) == before
+        if not whole or not (held or local.format.at_end or one in local.checkpoints()):
+            raise DamagedError(f"{one.save.name} changed while it was uploaded, so it is not committed")
+        return sorted(sent, key=lambda file: file.name)
 
     def _fence(self) -> None:
         newer = self._attempts.newer_incarnation()

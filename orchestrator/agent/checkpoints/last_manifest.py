@@ -59,9 +59,10 @@ class LastManifest:
                 self._checkpoints.suspect(one, REPLACED)
 
 
-def is_earlier(step: LocalCheckpoint, last: Manifest) -> bool:
+def is_earlier(checkpoint: LocalCheckpoint, last: Manifest) -> bool:
     """Return whether a save has an earlier step than the newest commit: then the job has started over."""
-    return step.own_step is not None and last.own_step is not None and step.own_step < last.own_step
+    own, before = checkpoint.own_step, last.own_step
+    return own is not None and before is not None and own < before
 
 
 def is_same(folder: Path, states: Sequence[FileState], manifest: Manifest) -> bool:

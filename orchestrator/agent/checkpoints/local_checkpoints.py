@@ -1,4 +1,4 @@
-"""Judge the checkpoints on the machine's disk: which steps are finished, and which go to quarantine."""
+"""Judge the checkpoints on the machine's disk: which are complete, and which go to quarantine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RESTLESS = 4
 
 @dataclass(frozen=True)
 class LocalCheckpoint:
-    """A step of the job on disk, its state and the reason."""
+    """A save on disk that was judged: its step, its state and the reason."""
 
     step: int
     save: LocalSave
@@ -91,9 +91,9 @@ class ObservedSave:
 
 class LocalCheckpoints:
     """
-    The folder that the job saves to; doubtful steps are moved to *quarantine*.
+    The folder that the job saves to; doubtful saves are moved to *quarantine*.
 
-    A step is read again only if one of its files has changed, since checkpoints are large. While the job
+    A save is judged again only if one of its files has changed, since it may be large. While the job
     runs, two polls are *poll_interval* seconds apart.
     """
 
@@ -118,15 +118,15 @@ class LocalCheckpoints:
         self._headed_at = self._clock.monotonic()
         self.newest: Optional[int] = None
 
-    def steps(self) -> List[LocalCheckpoint]:
+    def checkpoints(self) -> List[LocalCheckpoint]:
         """
-        Return the steps in ascending order; of two with the same step the preferred one is last.
+        Judge all saves; return them in ascending order, of two with the same step the preferred one last.
 
         Raise OSError.
         """
         with self._lock:
             saves = self.format.find(self.folder)
-            found = [step for step in map(self._step, saves) if self.format.owns(step.save)]
+            found = [one for one in map(self._judge, saves) if self.format.owns(one.save)]
             names = {_key(save) for save in saves}
             # Drop saves that the job has deleted, or the table would grow for as long as it trains.
             self._judged = {name: held for name, held in self._judged.items() if name in names}
@@ -163,8 +163,8 @@ class LocalCheckpoints:
         return self._clock.monotonic() - self._headed_at > LONG * self._poll_interval
 
     def chosen(self, step: int) -> Optional[LocalCheckpoint]:
-        """Return the complete step of that number, None if it is not on this disk."""
-        return next((one for one in reversed(self.steps()) if one.complete and one.step == step), None)
+        """Return the complete checkpoint of that step, None if it is not on this disk."""
+        return next((one for one in reversed(self.checkpoints()) if one.complete and one.step == step), None)
 
     def ignored_message(self, step: Optional[int]) -> str:
         """Return why the job did not resume from *step*: refused by the framework, or never read."""
@@ -176,7 +176,7 @@ class LocalCheckpoints:
 
     def target(self) -> Optional[int]:
         """Return the training's last step as stored in the newest complete checkpoint."""
-        whole = [one for one in self.steps() if one.complete]
+        whole = [one for one in self.checkpoints() if one.complete]
         return self.format.target(self.folder, whole[-1].save) if whole else None
 
     def files_of(self, save: LocalSave) -> Tuple[FileState, ...]:
@@ -185,24 +185,24 @@ class LocalCheckpoints:
             return files_below(self.folder / save.folder)
         return tuple(_state(self.folder / save.folder, name) for name in sorted(save.files))
 
-    def copy(self, step: LocalCheckpoint) -> Tuple[Path, LocalCheckpoint]:
+    def copy(self, checkpoint: LocalCheckpoint) -> Tuple[Path, LocalCheckpoint]:
         """
         Copy the files of a live save to a temporary folder; return that and what the copy is.
 
-        The caller deletes the folder. The job may have saved another step since *step* was judged. Raise
+        The caller deletes the folder. The job may have saved again since *checkpoint* was judged. Raise
         DamagedError if the files changed meanwhile or the copy is not complete, OSError if it cannot be made.
         """
         folder = self._temporary()
         # Compared before and after: a file replaced during the copy would mix two saves.
-        before = self.files_of(step.save)
+        before = self.files_of(checkpoint.save)
         try:
             for one in before:
-                target = folder / step.save.folder / one.name
+                target = folder / checkpoint.save.folder / one.name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(str(self.folder / step.save.folder / one.name), str(target))
-            changed = self.files_of(step.save) != before
+                shutil.copy2(str(self.folder / checkpoint.save.folder / one.name), str(target))
+            changed = self.files_of(checkpoint.save) != before
             # The copy is judged, not the original, because the copy will be uploaded.
-            judged = self.format.judge(folder, step.save)
+            judged = self.format.judge(folder, checkpoint.save)
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
@@ -211,41 +211,41 @@ class LocalCheckpoints:
             message = (
                 "changed while it was copied" if changed else f"is {judged.state.value}: {judged.message}"
             )
-            raise DamagedError(f"{step.save.name} {message}, so it is not committed")
-        return folder, _judged_step(step.save, judged)
+            raise DamagedError(f"{checkpoint.save.name} {message}, so it is not committed")
+        return folder, _checkpoint_of(checkpoint.save, judged)
 
-    def link(self, step: LocalCheckpoint) -> Path:
+    def link(self, checkpoint: LocalCheckpoint) -> Path:
         """
         Link the files of a numbered save into a temporary folder and return that; the caller deletes it.
 
         Raise DamagedError if the save changed meanwhile, OSError if it cannot be linked, if the disk is nearly
         full, or if the job may be deleting the save: it is whole only if it is there for the time of its upload.
         """
-        folder, before = self._temporary(), self.files_of(step.save)
+        folder, before = self._temporary(), self.files_of(checkpoint.save)
         # What the job deletes stays on the disk until the upload ends, when it may have written two more.
         needed = 2 * sum(one.size for one in before)
         if shutil.disk_usage(str(self.folder)).free < needed:
             raise OSError(f"less than {needed} bytes are free")
-        if step.save.files is None and lost_files(self.folder / step.save.folder):
+        if checkpoint.save.files is None and lost_files(self.folder / checkpoint.save.folder):
             raise OSError("a file was deleted there after the last one was written")
         # Other saves change the folder of files that stand beside them: these are linked if the format proves that
         # none is missing.
-        held = self._judged.get(_key(step.save))
-        if step.save.files is not None and len(before) > 1 and (held is None or held.judged.rest):
+        held = self._judged.get(_key(checkpoint.save))
+        if checkpoint.save.files is not None and len(before) > 1 and (held is None or held.judged.rest):
             raise OSError("it has several files, and none of them says how many")
         try:
             for one in before:
-                target = folder / step.save.folder / one.name
+                target = folder / checkpoint.save.folder / one.name
                 target.parent.mkdir(parents=True, exist_ok=True)
-                source = self.folder / step.save.folder / one.name
+                source = self.folder / checkpoint.save.folder / one.name
                 os.link(os.path.realpath(str(source)), str(target))
-            same = self.files_of(step.save) == before and step in self.steps()
+            same = self.files_of(checkpoint.save) == before and checkpoint in self.checkpoints()
         except BaseException:
             shutil.rmtree(str(folder), ignore_errors=True)
             raise
         if not same:
             shutil.rmtree(str(folder), ignore_errors=True)
-            raise DamagedError(f"{step.save.name} changed while it was linked, so it is not committed")
+            raise DamagedError(f"{checkpoint.save.name} changed while it was linked, so it is not committed")
         return folder
 
     def _temporary(self) -> Path:
@@ -290,7 +290,7 @@ class LocalCheckpoints:
             # Another process may be using it; the next call deletes what remains.
             shutil.rmtree(str(old), ignore_errors=True)
 
-    def _step(self, save: LocalSave) -> LocalCheckpoint:
+    def _judge(self, save: LocalSave) -> LocalCheckpoint:
         """Judge a save; if its files vanish meanwhile, the job is deleting it."""
         try:
             pointers = tuple(
@@ -305,7 +305,7 @@ class LocalCheckpoints:
             judged = self._rested(save, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
-        return _judged_step(save, judged)
+        return _checkpoint_of(save, judged)
 
     def _changed(self, held: Optional[ObservedSave], states: States, judged: SaveVerdict) -> ObservedSave:
         """Return the verdict of files that have changed since *held*."""
@@ -363,7 +363,7 @@ def lost_files(folder: Path) -> bool:
     return False
 
 
-def _judged_step(save: LocalSave, judged: SaveVerdict) -> LocalCheckpoint:
+def _checkpoint_of(save: LocalSave, judged: SaveVerdict) -> LocalCheckpoint:
     return LocalCheckpoint(
         save.step if judged.step is None else judged.step, save, judged.state, judged.message
     )

@@ -110,7 +110,7 @@ class Restorer:
             # Downloads of a restore that was killed: never renamed, so no checkpoint.
             shutil.rmtree(str(partial), ignore_errors=True)
         notes = []
-        for one in self._local.steps():
+        for one in self._local.checkpoints():
             # The framework itself skips it, and the user may want its weights.
             if one.state is SaveState.NOT_RESUMABLE:
                 continue

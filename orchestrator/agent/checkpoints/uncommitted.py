@@ -130,13 +130,13 @@ def _is_model(name: str, size: int) -> bool:
 
 
 def _committed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[str], bool]:
-    """Return a test for paths below the checkpoint folder: whether they belong to a committed or older step."""
+    """Return a test for paths in the checkpoint folder: whether they belong to a committed or older save."""
     if committed is None:
         return lambda name: name.startswith(RESTORING)
     if local.format.at_end:
         return lambda _name: True
     folders, names = [RESTORING], set(local.format.pointers)
-    for one in local.steps():
+    for one in local.checkpoints():
         if one.complete and one.step <= committed:
             start = "" if one.save.folder == "." else f"{one.save.folder}/"
             if one.save.files is None:

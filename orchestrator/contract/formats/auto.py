@@ -130,7 +130,7 @@ class Auto(Format):
 
     def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """
-        Yield the steps in the bucket, newest first, of the first format with a complete one.
+        Yield the saves in the bucket, newest first, of the first format with a complete one.
 
         Once a format is chosen, usually only its folders are listed.
         """
@@ -165,9 +165,9 @@ class Auto(Format):
             level = listing
             for part in filter(None, base.split("/")):
                 level = level.below(f"{part}/")
-            for step in format_.stored(level) if format_ is not None else ():
-                objects = tuple(_joined(base, name) for name in step.objects)
-                found.append(replace(step, name=_joined(base, step.name), objects=objects))
+            for save in format_.stored(level) if format_ is not None else ():
+                objects = tuple(_joined(base, name) for name in save.objects)
+                found.append(replace(save, name=_joined(base, save.name), objects=objects))
         return iter(sorted(found, key=lambda one: one.step, reverse=True))
 
     def _is_strong(self) -> bool:

@@ -1,5 +1,5 @@
 """
-Define what a format of checkpoints must know: which files make one step, and whether they are whole.
+Define what a format of checkpoints must know: which files make one save, and whether they are whole.
 
 The facts about the frameworks (write order, damage by a kill) were measured on real runs of the versions that
 each file names.
@@ -21,7 +21,7 @@ _RANDOM = re.compile(r"rng_state_[1-9]\d*\.pth|random_states_[1-9]\d*\.pkl")
 
 class SaveState(enum.Enum):
     """
-    Judge a step on disk. Only a COMPLETE one is ever committed or resumed from.
+    Judge a save on disk. Only a COMPLETE one is ever committed or resumed from.
 
     NOT_RESUMABLE is whole, but lacks what a resume needs; it stays where it is.
     """
@@ -35,13 +35,13 @@ class SaveState(enum.Enum):
 @dataclass(frozen=True)
 class LocalSave:
     """
-    The files of one step, relative to the folder of all checkpoints.
+    The files of one save, relative to the folder of all checkpoints.
 
-    *folder* is `.` if the files lie beside those of other steps. *files* are relative to it; None means
+    *folder* is `.` if the files lie beside those of other saves. *files* are relative to it; None means
     everything below it. Of two saves of one step the higher *rank* is preferred. The files of a *live* save
     may be replaced at any moment, so it is committed from a copy, and only its content may tell its step. A
     *leans* save is whole, but the program also keeps files that it replaces in place (`last.ckpt`), which
-    belong to a later step by now.
+    belong to a later save by now.
     """
 
     step: int
@@ -100,7 +100,7 @@ class Listing:
 @dataclass(frozen=True)
 class BucketSave:
     """
-    A step that the job wrote to the bucket itself; *message* says what makes it complete, or what is missing.
+    A save that the job wrote to the bucket itself; *message* says what makes it complete, or what is missing.
 
     *name* is a folder, an object or a common prefix of several; *objects* names them in the last case.
     """
@@ -193,7 +193,7 @@ class Format:
         return None
 
     def stored(self, listing: Listing) -> Iterator[BucketSave]:
-        """Yield the steps that the job wrote to the bucket itself, newest first."""
+        """Yield the saves that the job wrote to the bucket itself, newest first."""
         return iter(())
 
 

@@ -1,4 +1,4 @@
-"""Folders of one step with a known last file: torch.distributed.checkpoint, accelerate and Levanter."""
+"""Folders of one save with a known last file: torch.distributed.checkpoint, accelerate and Levanter."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class StepFolders(Format):
     last = ""
 
     def mine(self, name: str, names: AbstractSet[str]) -> bool:
-        """Return whether a folder of that name, with these names in it, is a step of this format."""
+        """Return whether a folder of that name, with these names in it, is a save of this format."""
         raise NotImplementedError
 
     def find(self, root: Path) -> List[LocalSave]:

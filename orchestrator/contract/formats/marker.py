@@ -1,4 +1,4 @@
-"""User-defined format: a folder for each step, complete once it holds the marker file, written last."""
+"""User-defined format: a folder for each save, complete once it holds the marker file, written last."""
 
 from __future__ import annotations
 

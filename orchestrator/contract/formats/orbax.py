@@ -105,7 +105,7 @@ class Orbax(Format):
 
     def stored(self, listing: Listing) -> Iterator[BucketSave]:
         """
-        Yield the steps in the bucket.
+        Yield the saves in the bucket.
 
         Only the commit file counts there, as for Orbax itself: a rename copies each object, so the time of
         the commit may arrive before the arrays.

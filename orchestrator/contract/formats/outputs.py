@@ -25,7 +25,7 @@ class Outputs(Format):
         return root.rstrip("/")
 
     def stored(self, listing: Listing) -> Iterator[BucketSave]:
-        """Yield one step of all objects; its name is empty, because it has no folder of its own."""
+        """Yield one save of all objects; its name is empty, because it has no folder of its own."""
         count = len(listing.names) + len(listing.folders)
         if count:
             yield BucketSave(1, "", complete=True, message=f"{count} objects or folders")

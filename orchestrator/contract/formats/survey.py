@@ -137,7 +137,7 @@ def _worth_reading(folders: Tuple[str, ...]) -> List[str]:
 
 
 def _old_orbax(folder: Path) -> str:
-    """Recognise a step of Orbax before 0.6, which only its items reveal."""
+    """Recognise a save of Orbax before 0.6, which only its items reveal."""
     if not folder.name[-1:].isdigit():
         return ""
     items = (path for path in entries(folder) if path.is_dir())

@@ -109,28 +109,28 @@ def _written_by_the_job(
     by_name = {one.name[len(CHECKPOINTS) :]: one for one in held}
     names = sorted(by_name)
     format_ = format_of(spec.format, spec.marker)
-    for step in list(format_.stored(_level(names, by_name, "", _reader(store)))):
-        mine = [by_name[name] for name in _belonging(names, by_name, step)]
+    for save in list(format_.stored(_level(names, by_name, "", _reader(store)))):
+        mine = [by_name[name] for name in _belonging(names, by_name, save)]
         yield BucketCheckpoint(
-            step=step.step,
+            step=save.step,
             incarnation=None,
             workers=0,
             size=sum(one.size for one in mine),
             saved_at=max((one.updated for one in mine), default=0.0),
-            complete=step.complete,
-            message="" if step.complete else step.message,
+            complete=save.complete,
+            message="" if save.complete else save.message,
             objects=tuple((one.name, "") for one in mine),
             format=format_.chosen,
         )
 
 
-def _belonging(names: list[str], known: Collection[str], step: BucketSave) -> list[str]:
-    """Return the objects of a step. Outputs have no folder for each step, so all objects belong to it."""
-    if not step.name:
+def _belonging(names: list[str], known: Collection[str], save: BucketSave) -> list[str]:
+    """Return the objects of a save. Outputs have no folder for each step, so all objects belong to it."""
+    if not save.name:
         return names
-    if step.objects:
-        return [name for name in dict.fromkeys(step.objects) if name in known]
-    return [names[n] for start in (f"{step.name}.", f"{step.name}/") for n in _below(names, start)]
+    if save.objects:
+        return [name for name in dict.fromkeys(save.objects) if name in known]
+    return [names[n] for start in (f"{save.name}.", f"{save.name}/") for n in _below(names, start)]
 
 
 def _below(names: list[str], start: str) -> range:
