@@ -13,7 +13,7 @@ from orchestrator.app.deployment.bills import last_bill, naming_deletion, open_n
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import existing_workers
 from orchestrator.domain.events import Event
-from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLog, log_segments
 from orchestrator.engine.publish.event_log import new_events
 from orchestrator.errors import NotFoundError, Retry, TpuctlError, UsageError
 from orchestrator.planning.deployment_state import was_started
@@ -25,10 +25,15 @@ FOLLOW_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class LogRead:
-    """What there was to read: whether any line, and whether `down` has deleted the machines that wrote it."""
+    """
+    What there was to read: whether any line, and whether `down` has deleted the machines that wrote it.
+
+    *older* says that there is a log, to which nothing was added in the time that was asked for.
+    """
 
     found: bool
     deleted: bool
+    older: bool = False
 
 
 def read_job_log(
@@ -70,7 +75,8 @@ def read_job_log(
     if follow or tail is None:
         give(log.unfinished())
     record = session.records.current
-    return LogRead(found, deleted=not record.job.bundle and was_started(record))
+    older = not found and seconds is not None and bool(log_segments(session.store, worker))
+    return LogRead(found, deleted=not record.job.bundle and was_started(record), older=older)
 
 
 @contextmanager

@@ -89,7 +89,8 @@ class WorkerStatus:
 
     *checkpoint_step* is the one that it has committed last, *reported_target_steps* the last step of the training
     as the job reports it; `job.target_steps` counts before it. *loss_step* is the step of the loss if it is an
-    earlier one. Fields with a default are those that an earlier release did not publish.
+    earlier one. *saved_in_attempt* is false until a start has saved, whatever the one before it has. Fields with
+    a default are those that an earlier release did not publish.
     """
 
     worker: int
@@ -102,6 +103,7 @@ class WorkerStatus:
     progress_from: str = ""
     checkpoint_step: int | None
     checkpoint_counted: bool = False
+    saved_in_attempt: bool = False
     format: str = ""
     checkpoint_age_s: float | None
     heartbeat_age_s: float | None

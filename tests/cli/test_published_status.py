@@ -370,6 +370,9 @@ def test_logs_end_with_what_down_has_cut_off(cloud, user):
     line = b"--- TPU #1, worker 0, attempt 1: start from the beginning ---\nstep 1\n"
     cloud.storage.objects.insert(cloud.buckets()[0], "logs/g1/w0/000001.log", line, {}, Preconditions())
     assert user.run("logs").out.splitlines()[-1] == "step 1"
+    cloud.wait(60)
+    old = user.run("logs", "--since", "20s")
+    assert (old.out, old.err) == ("", "nothing was added to the log in that time; all of it: `tpuctl logs`\n")
     user.down()
     end = "--- TPU #1 was deleted here; the last lines that it wrote may be lost with it ---"
     assert user.run("logs").out.splitlines()[-2:] == ["step 1", end]

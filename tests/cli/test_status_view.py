@@ -438,13 +438,12 @@ def test_what_a_job_does_not_report_is_said_once_it_has_saved():
     """A line without them looks like a job that stands still; before the first save it may be starting."""
 
     def said(**more):
-        return " ".join(status_lines(body(workers=[worker(**more)]), unbilled=True, width=0))
+        return " ".join(
+            status_lines(body(workers=[worker(**{"saved_in_attempt": True, **more})]), unbilled=True, width=0)
+        )
 
     assert "progress     the job prints no loss that tpuctl knows; job.progress" in said(loss=None)
     assert "prints neither step nor loss" in said(loss=None, step=None)
-    for known in (
-        {},
-        {"loss": None, "step": None, "checkpoint_age_s": None},
-        {"loss": None, "phase": "done"},
-    ):
+    early = {"loss": None, "step": None, "saved_in_attempt": False}
+    for known in ({}, early, {"loss": None, "phase": "done"}):
         assert "progress  " not in said(**known)

@@ -16,7 +16,8 @@ from orchestrator.domain.status import (
 WORKER = {
     "worker": 0, "phase": "run", "step": 120, "loss": 2.31, "loss_step": 110, "steps_per_second": 4.25,
     "reported_target_steps": 400,
-    "progress_from": "output", "checkpoint_step": 110, "checkpoint_counted": False, "format": "torch",
+    "progress_from": "output", "checkpoint_step": 110, "checkpoint_counted": False,
+    "saved_in_attempt": True, "format": "torch",
     "checkpoint_age_s": 12.0, "heartbeat_age_s": 3.0, "attempts": 1, "image": "", "xla_programs_restored": None,
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip

@@ -2,11 +2,13 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
+from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.contract.bucket.object_names import LEASE
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_TIMEOUT
+from orchestrator.domain.lease import LIFE, PUSH, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
 from orchestrator.errors import LeaseHeldError, TransientError
 
 
@@ -209,3 +211,14 @@ def test_a_clock_that_was_never_compared_decides_nothing(lab):
     controller.one_pass()
     assert controller.clock.now() == pytest.approx(lab.clock.now(), abs=5)
     assert list(lab.nodes()) == ["demo-tpu-g1"]
+
+
+@pytest.mark.parametrize(("yields", "named"), [((PUSH, "down"), True), (("down",), False)], ids=str)
+def test_who_holds_the_lease_and_yields_to_a_push_says_so(yields, named, tmp_path):
+    """On this computer and elsewhere: a user beside a watch has new code more often than a new file."""
+    holder = Holder("x", "me@here", "watch", 0.0, yields=yields)
+    assert ("tpuctl push" in held_by(holder, 5.0).next_step) == named
+    other = only_here(tmp_path, replace(holder, command="up"), lambda: None)
+    with only_here(tmp_path, holder, lambda: None), pytest.raises(LeaseHeldError) as refused, other:
+        pass
+    assert ("tpuctl push" in refused.value.next_step) == named

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.app.machines.cp import CopyOptions, hints_of
 from orchestrator.errors import RemoteError, TpuctlError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import as_login, elevated
 from orchestrator.ssh.run import run_over
-from orchestrator.ssh.transfer.copy import send
+from orchestrator.ssh.transfer.copy import FOLDER, MISSING, fetch, send
 from orchestrator.ssh.transfer.tree import Incoming, fetch_tree, send_tree, stays_inside, unpack
 
 LONG = "n" * 200
@@ -96,6 +97,39 @@ def test_what_is_missing_there_leaves_nothing_here(machine, ssh, tmp_path):
         fetch_tree(ssh.connect(machine.host), "gone", tmp_path / "back", str(machine.root), nobody)
     assert "tpuctl exec -- ls" in caught.value.hint
     assert list(tmp_path.glob("*back*")) == list(tmp_path.glob(".*")) == []
+
+
+def test_a_file_that_is_a_folder_has_the_command_for_one(machine, ssh, tmp_path):
+    """The status of our script decides, not its words."""
+    (machine.root / "kept").mkdir(parents=True)
+    with pytest.raises(RemoteError, match="kept is a folder") as caught:
+        fetch(ssh.connect(machine.host), "kept", tmp_path / "back", str(machine.root), {FOLDER: "cp -r"})
+    assert caught.value.hint == "cp -r"
+
+
+@pytest.mark.parametrize(
+    ("words", "exec_there", "folder"),
+    [
+        ({"source": ":sub", "target": "sub"}, "tpuctl exec -- ls", "tpuctl cp -r :sub sub"),
+        ({"source": "vm:sub", "target": "b"}, "tpuctl exec --vm -- ls", "tpuctl cp -r vm:sub b"),
+        ({"source": "w3:sub", "target": "b"}, "tpuctl exec --worker 3 -- ls", "tpuctl cp -r w3:sub b"),
+        (
+            {"source": ":sub", "target": "b", "worker": None},
+            "tpuctl exec --worker all -- ls",
+            "tpuctl cp -r --worker all :sub b",
+        ),
+        (
+            {"source": ":sub", "target": "b", "on_vm": True},
+            "tpuctl exec --vm -- ls",
+            "tpuctl cp -r --vm :sub b",
+        ),
+    ],
+    ids=["TPU", "VM", "worker", "all", "option"],
+)
+def test_the_next_step_of_a_copy_looks_at_its_machine(words, exec_there, folder):
+    """And repeats the command that was typed."""
+    found = hints_of(CopyOptions(**words))
+    assert (found[MISSING], found[FOLDER]) == (f"see what is there: {exec_there}", folder)
 
 
 def parts(where: Path, name: str) -> list[Path]:

@@ -12,7 +12,7 @@ from orchestrator.app.machines.workers import existing_workers, the_vm, worker_h
 from orchestrator.domain.remote import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
-from orchestrator.ssh.transfer.copy import NEW_FOLDER, fetch, send
+from orchestrator.ssh.transfer.copy import FOLDER, MISSING, NEW_FOLDER, THERE, Hints, fetch, send
 from orchestrator.ssh.transfer.tree import Progress, TreeCopied, fetch_tree, send_tree
 
 _PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
@@ -125,9 +125,9 @@ def _refuse_unreadable(here: Path, *, tree: bool) -> None:
 def _send(session: Session, options: CopyOptions, host: Host, here: Path, path: str) -> Copied:
     connection, root = session.ssh.connect(host), session.ssh_settings.root
     if options.tree:
-        done = send_tree(connection, here, path, root, _progress(session, host))
+        done = send_tree(connection, here, path, root, _progress(session, host), hints_of(options))
     else:
-        send(connection, here, path, root)
+        send(connection, here, path, root, hints_of(options))
         done = TreeCopied(1, here.stat().st_size)
     return Copied(host.name, options.source, options.target, done)
 
@@ -136,12 +136,27 @@ def _fetch(session: Session, options: CopyOptions, host: Host, path: str, into: 
     connection, root = session.ssh.connect(host), session.ssh_settings.root
     target = into / PurePosixPath(path).name if into.is_dir() else into
     if not options.tree:
-        fetch(connection, path, target, root)
+        fetch(connection, path, target, root, hints_of(options))
         return Copied(host.name, options.source, str(target), TreeCopied(1, target.stat().st_size))
     if target.exists() or target.is_symlink():
         raise UsageError(f"{target} exists already", hint=NEW_FOLDER, changed=UNTOUCHED, code="TPU-101")
-    done = fetch_tree(connection, path, target, root, _progress(session, host))
+    done = fetch_tree(connection, path, target, root, _progress(session, host), hints_of(options))
     return Copied(host.name, options.source, str(target), done)
+
+
+def hints_of(options: CopyOptions) -> Hints:
+    """Return the next step for each refusal of a machine, with the words that were typed."""
+    place = _PLACE.fullmatch(options.source) or _PLACE.fullmatch(options.target)
+    named = (place["machine"] if place else None) or ""
+    number = named[1:] if named.startswith("w") else "all" if options.worker is None else str(options.worker)
+    worker = "" if number == "0" else f"--worker {number} "
+    there = "--vm " if named == "vm" or options.on_vm else worker
+    machine = "--vm " if options.on_vm else "" if named or not worker else worker
+    return {
+        MISSING: f"see what is there: tpuctl exec {there}-- ls",
+        THERE: NEW_FOLDER,
+        FOLDER: f"tpuctl cp -r {machine}{options.source} {options.target}",
+    }
 
 
 def _progress(session: Session, host: Host) -> Progress:

@@ -280,6 +280,7 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             progress_from=b.progress_from,
             checkpoint_step=b.committed_step,
             checkpoint_counted=b.committed_counted,
+            saved_in_attempt=bool(b.committed_steps),
             format=b.format,
             checkpoint_age_s=_age(world.observed_at, b.committed_at),
             heartbeat_age_s=_age(world.observed_at, b.updated),

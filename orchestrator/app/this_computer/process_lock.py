@@ -6,7 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from orchestrator.domain.lease import YIELD_TIMEOUT, Holder
+from orchestrator.domain.lease import PUSH, YIELD_TIMEOUT, Holder
 from orchestrator.errors import LeaseHeldError
 from orchestrator.private_folders import private_folder
 
@@ -45,8 +45,10 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
 
 
 def _busy(holder: Holder) -> LeaseHeldError:
+    # A watch keeps the settings that it began with, so it yields to new code and not to a new file.
+    code = "; for new code: tpuctl push, to which it yields" if PUSH in holder.yields else ""
     return LeaseHeldError(
         f"tpuctl {holder.command} of {holder.who}, process {holder.pid}, is working on this deployment",
-        hint="wait for it or stop it with Ctrl-C; then run the same command again",
+        hint=f"wait for it or stop it with Ctrl-C; then run the same command again{code}",
         changed="nothing was changed",
     )

@@ -39,9 +39,10 @@ def command(
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
 
-    The lines of a job have no times: --since prints a part of the log whole if something was added to it in
-    that time. With --controller each line has a time, and --since prints only newer lines. NAME is a deployment
-    that this computer has brought up; without it, the one of the deployment file.
+    New lines are there after 30 s at the latest. The lines of a job have no times: --since prints a part of the
+    log whole if something was added to it in that time. With --controller each line has a time, and --since
+    prints only newer lines. NAME is a deployment that this computer has brought up; without it, the one of the
+    deployment file.
     """
     from orchestrator.app.logs import read_events_of, read_job_log
     from orchestrator.cli.views.event_lines import EventPrinter
@@ -57,4 +58,4 @@ def command(
     read = read_job_log(
         choice, wanted, lines.show, reporter, name=name, follow=follow, tail=tail, seconds=since
     )
-    lines.end(found=read.found, deleted=read.deleted)
+    lines.end(found=read.found, deleted=read.deleted, older=read.older)

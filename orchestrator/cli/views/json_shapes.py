@@ -190,7 +190,7 @@ KINDS: Mapping[str, Any] = {
         "workers": [{
             "worker": int, "phase": str, "step": maybe(int), "loss": maybe(float), "loss_step": maybe(int),
             "checkpoint_step": maybe(int),
-            "checkpoint_counted": bool, "format": str, "steps_per_second": maybe(float),
+            "checkpoint_counted": bool, "saved_in_attempt": bool, "format": str, "steps_per_second": maybe(float),
             "reported_target_steps": maybe(int), "image?": str,
             "progress_from": str,
             "checkpoint_age_s": maybe(float), "heartbeat_age_s": float, "attempts": int, "message": str,

@@ -51,13 +51,18 @@ class JobLines:
         self._newest[worker] = max(incarnation, self._newest.get(worker, 0))
         self._print(worker, line)
 
-    def end(self, *, found: bool, deleted: bool) -> None:
-        """Say if there was no line, or whose log has no end because `down` has *deleted* the machine."""
+    def end(self, *, found: bool, deleted: bool, older: bool = False) -> None:
+        """
+        Say if there was no line, or whose log has no end because `down` has *deleted* the machine.
+
+        *older* says that there are lines, and none in the time that was asked for.
+        """
         if self.as_json:
             return
         if not found:
             # To stderr and with exit code 0, because a job that has printed nothing yet is no error.
-            click.echo("no log yet; see `tpuctl status`", err=True)
+            none = "nothing was added to the log in that time; all of it: `tpuctl logs`"
+            click.echo(none if older else "no log yet; see `tpuctl status`", err=True)
         for worker, incarnation in sorted(self._newest.items()) if deleted else ():
             if (incarnation, worker) in self._open:
                 text = (

@@ -215,10 +215,8 @@ def _job(status: DeploymentStatus) -> list[Field]:
 
 
 def _unreported(status: DeploymentStatus) -> list[Field]:
-    """Return why step or loss are missing although the job has saved; a restored checkpoint has no age yet."""
-    silent = [
-        w for w in status.workers if w.phase == "run" and w.checkpoint_age_s is not None and w.loss is None
-    ]
+    """Return why step or loss are missing although the job has saved; one that starts has no time to print yet."""
+    silent = [w for w in status.workers if w.phase == "run" and w.saved_in_attempt and w.loss is None]
     if not silent or any(w.loss is not None for w in status.workers):
         return []
     what = "no loss" if silent[0].step is not None else "neither step nor loss"

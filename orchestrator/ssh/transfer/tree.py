@@ -21,7 +21,7 @@ from orchestrator.errors import UNFORESEEN, RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
 from orchestrator.ssh.run import drain, exit_code, read
-from orchestrator.ssh.transfer.copy import failed
+from orchestrator.ssh.transfer.copy import HINTS, Hints, failed
 
 if TYPE_CHECKING:
     import paramiko
@@ -55,7 +55,7 @@ class TreeCopied:
 
 
 def fetch_tree(
-    connection: "Connection", source: str, target: Path, root: str, progress: Progress
+    connection: "Connection", source: str, target: Path, root: str, progress: Progress, hints: Hints = HINTS
 ) -> TreeCopied:
     """Copy folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
     _delete_killed(target)
@@ -75,9 +75,10 @@ def fetch_tree(
                 listener.join()
                 message = _words(said) or f"what it sent is not an archive ({type(error).__name__})"
                 code = channel.recv_exit_status() if stream.over else 0
-                raise failed(connection, message, str(target), code) from error
+                raise failed(connection, message, str(target), hints.get(code, "")) from error
             listener.join()
-            done.changed = _changed(connection, exit_code(connection, channel), _words(said), target)
+            code = exit_code(connection, channel)
+            done.changed = _changed(connection, code, _words(said), target, hints.get(code, ""))
         # Only now, when tar has ended and its exit status is known.
         part.rename(target)
     except BaseException:
@@ -109,15 +110,15 @@ def _delete_killed(target: Path) -> None:
             shutil.rmtree(part)
 
 
-def _changed(connection: "Connection", code: int, words: str, target: Path) -> list[str]:
+def _changed(connection: "Connection", code: int, words: str, target: Path, hint: str) -> list[str]:
     """Return tar's messages about files that changed while read. Raise RemoteError if tar failed."""
     if code not in (0, _CHANGED):
-        raise failed(connection, words or f"tar ends with {code}", str(target), code)
+        raise failed(connection, words or f"tar ends with {code}", str(target), hint)
     return words.splitlines()[:_MOST_NAMED] if code == _CHANGED else []
 
 
 def send_tree(
-    connection: "Connection", source: Path, target: str, root: str, progress: Progress
+    connection: "Connection", source: Path, target: str, root: str, progress: Progress, hints: Hints = HINTS
 ) -> TreeCopied:
     """
     Copy folder *source* to the new folder *target* of the machine, or into it if it exists.
@@ -138,7 +139,7 @@ def send_tree(
         listener.join()
         code = exit_code(connection, channel)
     if code:
-        raise failed(connection, _words(said) or f"status {code}", target, code, to=True)
+        raise failed(connection, _words(said) or f"status {code}", target, hints.get(code, ""), to=True)
     return done
 
 
