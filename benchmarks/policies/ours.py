@@ -119,7 +119,7 @@ def deployment(cloud: LightCloud) -> Deployment:
         "lease": lease,
         "clock": cloud,
         "sink": lambda _: None,
-        "spent": lambda *_: 0.0,
+        "usd_so_far": lambda *_: 0.0,
     }
     return Deployment(**parts)
 

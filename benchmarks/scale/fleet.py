@@ -29,7 +29,7 @@ from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.threads import Inline
 from tests.kit.records import record_of
 
@@ -104,7 +104,7 @@ class Fleet:
         deployment = Deployment(
             spec, cloud, Blueprint(spec, account, lambda: "ssh-ed25519 A"), self._folder, records,
             Journal(folder / "journal.jsonl", cloud.store, self.clock), lease, self.clock, lambda _: None,
-            lambda record, at: spent(spec, self._catalog, record, at).known_usd,
+            lambda record, at: cost_so_far(spec, self._catalog, record, at).known_usd,
         )  # fmt: skip
         return Loop(deployment).passes(lambda _: False)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill, open_named
+from orchestrator.app.deployment.earlier_costs import last_cost, open_named
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.plan import Outcome
@@ -80,8 +80,8 @@ def list_checkpoints(
     uncommitted = tuple(read_uncommitted(store))
     damage = dict(_verified(store, found, reporter)) if verify else {}
     rows = tuple(_rows(found, damage, verify=verify))
-    bill = None if rows or uncommitted else last_bill(session, session.records.current)
-    deleted = bill.deleted_text if bill else ""
+    cost = None if rows or uncommitted else last_cost(session, session.records.current)
+    deleted = cost.deleted_text if cost else ""
     saving = session.spec.job.checkpoint
     # With `dir: bucket` the job writes there itself, and the agent deletes nothing.
     keep = 0 if saving.dir == "bucket" else saving.keep

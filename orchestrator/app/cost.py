@@ -2,7 +2,7 @@
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import Cost, every_bill, read_bills
+from orchestrator.app.deployment.earlier_costs import Cost, earlier_costs, every_earlier_cost
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
@@ -16,20 +16,20 @@ from orchestrator.pricing.cost_breakdown import CostBreakdown, StoredAmount, cos
 
 
 def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
-    """Observe a deployment once and sum up its cost; a deleted one is taken from its stored bill."""
+    """Observe a deployment once and sum up its cost; a deleted one is taken from its stored cost."""
     try:
         session = open_session(choice, name, reporter)
     except UsageError:
         # Other commands need the deployment itself; only this one finds a deleted deployment by its name.
-        bills = every_bill(choice.cloud, name) if name else ()
-        if not bills:
+        earlier = every_earlier_cost(choice.cloud, name) if name else ()
+        if not earlier:
             raise
-        return _with_earlier(bills[-1], bills[:-1])
+        return _with_earlier(earlier[-1], earlier[:-1])
     end_expired(session)
-    bills = read_bills(session)
+    earlier = earlier_costs(session)
     record = session.records.current
-    if bills and not (record.started_at or record.spans):
-        return _with_earlier(bills[-1], bills[:-1])
+    if earlier and not (record.started_at or record.spans):
+        return _with_earlier(earlier[-1], earlier[:-1])
     with reporter:
         # Up to this observation; machines deleted since are known from the record only.
         now = observe_now(session)
@@ -40,12 +40,12 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
         )
         ours = isinstance(bucket, Present) and not adopted
         stored = _stored(session) if ours else ()
-        spent = spending_of(session, now.record, now.world.observed_at, stored)
+        cost = breakdown_of(session, now.record, now.world.observed_at, stored)
         state = state_of(session, now, watcher_of(session, now.world))
-    return Cost(session.spec.name, now.record.node.preemptions, spent, earlier=bills, state=state)
+    return Cost(session.spec.name, now.record.node.preemptions, cost, earlier=earlier, state=state)
 
 
-def spending_of(
+def breakdown_of(
     session: Session, record: Record, now: float, stored: tuple[StoredAmount, ...] = ()
 ) -> CostBreakdown:
     """Return the cost of all incarnations, including deleted ones."""
@@ -54,8 +54,8 @@ def spending_of(
     return cost_breakdown(session.spec, session.catalog, record, beats, now, stored)
 
 
-def _with_earlier(bill: Cost, earlier: tuple[Cost, ...]) -> Cost:
-    return Cost(bill.name, bill.preemptions, bill.breakdown, bill.deleted_at, earlier)
+def _with_earlier(cost: Cost, earlier: tuple[Cost, ...]) -> Cost:
+    return Cost(cost.name, cost.preemptions, cost.breakdown, cost.deleted_at, earlier)
 
 
 def _stored(session: Session) -> tuple[StoredAmount, ...]:

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.cost import spending_of
-from orchestrator.app.deployment.bills import keep_bill, open_named
+from orchestrator.app.cost import breakdown_of
+from orchestrator.app.deployment.earlier_costs import keep_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.wanted import with_reported_end
@@ -43,14 +43,14 @@ class Down:
 
     *leftovers* are our own resources that still exist; those in zones that neither file nor record names were
     not touched. *remaining_bucket* is the bucket whose data stays, "" if none. *commands* delete what is left.
-    *ended_usd_hour* is no longer billed. *spent* is the total cost, None if unknown.
+    *ended_usd_hour* is no longer billed. *cost* is the total cost, None if unknown.
     """
 
     name: str
     leftovers: tuple[Leftover, ...]
     remaining_bucket: str
     ended_usd_hour: float
-    spent: CostBreakdown | None
+    cost: CostBreakdown | None
     commands: tuple[str, ...]
     idle_cloud_stopped: bool
 
@@ -60,11 +60,11 @@ class Down:
             "leftovers": [asdict(item) for item in self.leftovers],
             "data_remains": bool(self.remaining_bucket),
             "ended_usd_hour": self.ended_usd_hour,
-            "usd": self.spent.usd if self.spent else None,
-            "on_demand_usd": self.spent.on_demand_usd if self.spent else None,
-            "saved_usd": self.spent.saved_usd if self.spent else None,
-            "least_saved_usd": self.spent.least_saved_usd if self.spent else None,
-            "unpriced": list(self.spent.unpriced) if self.spent else [],
+            "usd": self.cost.usd if self.cost else None,
+            "on_demand_usd": self.cost.on_demand_usd if self.cost else None,
+            "saved_usd": self.cost.saved_usd if self.cost else None,
+            "least_saved_usd": self.cost.least_saved_usd if self.cost else None,
+            "unpriced": list(self.cost.unpriced) if self.cost else [],
         }
 
     def raise_leftovers(self) -> None:
@@ -115,10 +115,10 @@ def take_down(
             leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
         if not leftovers and not delete_data:
             # Again, up to the end of the deletion, or `cost` would show a larger sum a second later.
-            found = replace(found, spent=_spent(session) or found.spent)
+            found = replace(found, cost=_cost_breakdown(session) or found.cost)
         # Only if lists prove that everything is deleted: leftovers are found by these files alone.
         if not leftovers:
-            _forget(session, found.spent if delete_data else None, delete_data=delete_data)
+            _forget(session, found.cost if delete_data else None, delete_data=delete_data)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
     stops = alone and not leftovers and not found.outside_zones and choice.cloud == "local" and stop_if_idle()
     # One that this command has started only to look is no news.
@@ -130,7 +130,7 @@ class _Found:
     """
     What there is before anything goes, and what its end saves an hour, in USD.
 
-    *outside_zones* carry our label in zones that neither file nor record names. *spent* is None where unknown.
+    *outside_zones* carry our label in zones that neither file nor record names. *cost* is None where unknown.
     """
 
     has_machines: bool
@@ -139,7 +139,7 @@ class _Found:
     adopted: tuple[Node | Vm, ...]
     outside_zones: tuple[Node | Vm, ...]
     ended_usd_hour: float
-    spent: CostBreakdown | None
+    cost: CostBreakdown | None
 
 
 def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data: bool) -> _Found:
@@ -160,10 +160,10 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    ended_usd_hour, spent = _end_of_costs(session, deletion.approved), _spent(session)
-    if spent is None and has_machines:
+    ended_usd_hour, cost = _end_of_costs(session, deletion.approved), _cost_breakdown(session)
+    if cost is None and has_machines:
         session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
-    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, spent)
+    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, cost)
 
 
 def _result(
@@ -177,7 +177,7 @@ def _result(
     again = ["tpuctl down"] if leftovers else []
     return Down(
         session.spec.name, (*leftovers, *not_touched), stays if found.has_data and not found.data_goes else "",
-        found.ended_usd_hour, found.spent,
+        found.ended_usd_hour, found.cost,
         (*again, *(deletion_command(one, session.project) for one in found.outside_zones)), idle_cloud_stopped,
     )  # fmt: skip
 
@@ -350,21 +350,21 @@ def _end_of_costs(session: Session, adopted: Container[str]) -> float:
     return round(least, 4)
 
 
-def _spent(session: Session) -> CostBreakdown | None:
+def _cost_breakdown(session: Session) -> CostBreakdown | None:
     """Return the total cost so far, None if this computer knows of nothing billed."""
     record = session.records.current
     # Neither unreadable reports nor a failing price calculation may prevent the deletion.
     with suppress(TpuctlError, *UNFORESEEN):
-        return spending_of(session, record, session.clock.now()) if record.spans else None
+        return breakdown_of(session, record, session.clock.now()) if record.spans else None
     return None
 
 
-def _forget(session: Session, spent: CostBreakdown | None, *, delete_data: bool) -> None:
-    """Delete local files of what was deleted, with the data or only with the machines; keep the bill."""
-    if spent is not None:
+def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) -> None:
+    """Delete local files of what was deleted, with the data or only with the machines; keep the cost."""
+    if cost is not None:
         try:
-            # Before the folder with the record is deleted, after which only the bill tells the cost.
-            keep_bill(session, spent)
+            # Before the folder with the record is deleted, after which only this file tells the cost.
+            keep_cost(session, cost)
         except TpuctlError as error:
             session.reporter.say(f"what it has cost could not be kept: {error.message}", style="warning")
     if delete_data:

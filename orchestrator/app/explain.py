@@ -7,7 +7,7 @@ from orchestrator.advice.explain.explain import explain
 from orchestrator.advice.explain.explanation import DeploymentFacts, Entry, Explanation
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill, open_named
+from orchestrator.app.deployment.earlier_costs import last_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
@@ -31,7 +31,7 @@ def explained(session: Session) -> Explanation:
     now = observe_now(session)
     watcher = watcher_of(session, now.world)
     journal = _journal(session.folder / "journal.jsonl")
-    bill = last_bill(session, now.record)
+    cost = last_cost(session, now.record)
     return explain(
         DeploymentFacts(
             session.spec,
@@ -43,7 +43,7 @@ def explained(session: Session) -> Explanation:
             now.upper_usd,
             watcher,
             journal,
-            bill.deleted_text if bill else "",
+            cost.deleted_text if cost else "",
             unbilled=session.choice.cloud == "local",
             next_pass_at=_next_pass_at(session, now.world.observed_at),
         )

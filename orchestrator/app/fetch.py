@@ -5,7 +5,7 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.deployment.bills import naming_deletion, open_named
+from orchestrator.app.deployment.earlier_costs import naming_deletion, open_named
 from orchestrator.app.deployment.session import Session
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import uncommitted

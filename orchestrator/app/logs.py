@@ -9,7 +9,7 @@ from itertools import chain
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.outage import Outage
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill, naming_deletion, open_named
+from orchestrator.app.deployment.earlier_costs import last_cost, naming_deletion, open_named
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import existing_workers
 from orchestrator.domain.events import Event
@@ -86,7 +86,7 @@ def _naming_not_up(session: Session) -> Iterator[None]:
         yield
     except NotFoundError as error:
         record = session.records.current
-        if record.started_at or record.spans or last_bill(session, record) is not None:
+        if record.started_at or record.spans or last_cost(session, record) is not None:
             raise
         raise UsageError(
             f"{session.spec.name} is not up: it has no log", hint="run: tpuctl up",

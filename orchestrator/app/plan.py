@@ -10,7 +10,7 @@ from orchestrator.advice.preview import Preview, preview
 from orchestrator.app.check import Checked
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import every_bill
+from orchestrator.app.deployment.earlier_costs import every_earlier_cost
 from orchestrator.app.deployment.session import Session, read_spec
 from orchestrator.app.plan_file import plan_to_approve, write_plan
 from orchestrator.app.prices import catalog_for
@@ -72,7 +72,7 @@ def plan(
     path, spec = read_spec(choice)
     if out is None and (offline or not is_known(choice.cloud, spec.name)):
         found = _from_file(choice, path, spec, reporter, scripts=scripts)
-        deleted = not offline and bool(every_bill(choice.cloud, spec.name))
+        deleted = not offline and bool(every_earlier_cost(choice.cloud, spec.name))
         return replace(found, state=DeploymentState.DELETED) if deleted else found
     return _from_cloud(choice, path, spec, reporter, out, scripts=scripts)
 

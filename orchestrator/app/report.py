@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import open_named
+from orchestrator.app.deployment.earlier_costs import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, status_of, watcher_of
@@ -27,7 +27,7 @@ from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
 from orchestrator.pricing.cost_breakdown import cost_breakdown
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.pricing.use_spans import Use, use_spans
 from orchestrator.report.curve_points import FEW, Losses, PrintedLines, losses, with_printed_steps
 from orchestrator.report.page import PageFacts, page
@@ -155,17 +155,17 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     on_demand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
-    paid = spent(spec, session.catalog, record, ended)
+    cost = cost_so_far(spec, session.catalog, record, ended)
     return summarise(
         beats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
         wall=sum(until - since for since, until in lifetimes(record, max(ended, *existed, 0.0))),
         trained=sum(part.until - part.since for part in used if part.use is Use.TRAINING),
-        usd=paid.known_usd,
-        upper_usd=paid.upper_usd,
-        on_demand_usd=spent(on_demand, session.catalog, record, ended).known_usd,
-        unpriced=paid.unpriced,
+        usd=cost.known_usd,
+        upper_usd=cost.upper_usd,
+        on_demand_usd=cost_so_far(on_demand, session.catalog, record, ended).known_usd,
+        unpriced=cost.unpriced,
         begun=first_incarnations(record),
         heartbeat=heartbeat_interval(spec),
     )

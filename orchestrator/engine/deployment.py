@@ -26,7 +26,7 @@ class Deployment:
     """
     The parts that a pass needs.
 
-    *bundles* is the folder of built bundles and agents. *spent* returns the estimated cost in USD up to a
+    *bundles* is the folder of built bundles and agents. *usd_so_far* returns the estimated cost in USD up to a
     time. *approve* raises if a plan must not be carried out. *create_budget* is shared with other
     deployments. *store_events* uploads the events of *sink* at once instead of at the end of the pass. *only*
     names the kinds of resources that a pass may create, *stays* those that it must not change.
@@ -41,7 +41,7 @@ class Deployment:
     lease: Lease
     clock: Clock
     sink: Sink
-    spent: Callable[[Record, float], float]
+    usd_so_far: Callable[[Record, float], float]
     approve: Callable[[Plan], None] = any_plan
     create_budget: CreateBudget = field(default_factory=Unlimited)
     store_events: Callable[[], None] = lambda: None

@@ -21,9 +21,9 @@ from orchestrator.planning.tpu.race import undecided
 from orchestrator.planning.vm import decide_vm
 
 
-def decide(spec: Spec, world: World, record: Record, spent_usd: float = 0.0) -> Plan:
-    """Return the plan of this pass; *spent_usd* is the estimated cost so far."""
-    outcome, message = judge_end(spec, world, record, spent_usd)
+def decide(spec: Spec, world: World, record: Record, usd_so_far: float = 0.0) -> Plan:
+    """Return the plan of this pass; *usd_so_far* is the estimated cost so far."""
+    outcome, message = judge_end(spec, world, record, usd_so_far)
     # A refusal deletes nothing: the mistake may be in the file, while the machines work.
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, message=message)

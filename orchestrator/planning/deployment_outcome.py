@@ -47,7 +47,7 @@ class Unfinished(Enum):
         }[self]
 
 
-def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tuple[Outcome | None, str]:
+def judge_end(spec: Spec, world: World, record: Record, usd_so_far: float) -> tuple[Outcome | None, str]:
     """Return how the deployment has ended (done, failed, over budget or time) and why; None if it has not."""
     # First of all: a bucket in another region is refused before anything is created that needs cleaning up.
     misplaced = _misplaced(spec, world)
@@ -69,8 +69,8 @@ def judge_end(spec: Spec, world: World, record: Record, spent_usd: float) -> tup
     if record.started_at and world.observed_at - record.started_at >= spec.watch.ttl:
         return Outcome.LIMIT_REACHED, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
-    if budget is not None and spent_usd >= budget:
-        message = f"the budget is used up: {spent_usd:.2f} of {budget:.2f} USD, by the upper prices"
+    if budget is not None and usd_so_far >= budget:
+        message = f"the budget is used up: {usd_so_far:.2f} of {budget:.2f} USD, by the upper prices"
         return Outcome.LIMIT_REACHED, message
     if record.outcome in {Outcome.DONE, Outcome.UNCOMMITTED}:
         return record.outcome, record.message

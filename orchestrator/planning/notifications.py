@@ -49,12 +49,12 @@ class Notification:
 
 
 def due(
-    spec: Spec, world: World, record: Record, outcome: Outcome | None, message: str, spent: float
+    spec: Spec, world: World, record: Record, outcome: Outcome | None, message: str, usd_so_far: float
 ) -> tuple[Notification, ...]:
     """Return all notifications that are due, including those already sent, which the outbox drops by id."""
     # The id contains the start time: the next `up` has its own "up" and "done".
     life = f"{spec.name}-{record.started_at:.0f}"
-    found = (*_machines(spec, world, record), *_money(spec, spent), *_end(outcome, message, record))
+    found = (*_machines(spec, world, record), *_money(spec, usd_so_far), *_end(outcome, message, record))
     return tuple(
         # Secrets are masked: texts quote what machines report, and go to foreign services.
         Notification(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
@@ -118,11 +118,13 @@ def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, .
         yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
 
 
-def _money(spec: Spec, spent: float) -> Iterator[_Found]:
+def _money(spec: Spec, usd_so_far: float) -> Iterator[_Found]:
     budget = spec.watch.budget_usd
-    if budget and spent >= BUDGET_WARNING * budget:
-        text = f"{spent:.2f} of {budget:g} USD are spent (estimate); at {budget:g} the machines are stopped"
-        yield "budget", f"budget-{budget:g}", text, {"spent_usd": round(spent, 4), "budget_usd": budget}
+    if budget and usd_so_far >= BUDGET_WARNING * budget:
+        text = (
+            f"{usd_so_far:.2f} of {budget:g} USD are spent (estimate); at {budget:g} the machines are stopped"
+        )
+        yield "budget", f"budget-{budget:g}", text, {"usd": round(usd_so_far, 4), "budget_usd": budget}
 
 
 def _end(outcome: Outcome | None, message: str, record: Record) -> Iterator[_Found]:

@@ -19,13 +19,13 @@ STEADY_STATES = frozenset(
 
 
 def steady_until(
-    spec: Spec, world: World, record: Record, plan: Plan, spent: Callable[[float], float]
+    spec: Spec, world: World, record: Record, plan: Plan, usd_so_far: Callable[[float], float]
 ) -> float:
     """
     Return the time before which this plan stays right, unless the list of TPUs changes.
 
     It is the time of the observation if anything else may change the plan; then the next pass observes
-    everything. *spent* returns the estimated cost in USD up to a time.
+    everything. *usd_so_far* returns the estimated cost in USD up to a time.
     """
     now, node = world.observed_at, current_node(world, record)
     if node is None or not (_nothing_to_do(spec, plan, record) and _works(spec, world, record, node)):
@@ -38,7 +38,7 @@ def steady_until(
     )
     budget = spec.watch.budget_usd
     # Spending only grows: if it is below the budget at the end, it is below it all the time.
-    return now if until <= now or (budget is not None and spent(until) >= budget) else until
+    return now if until <= now or (budget is not None and usd_so_far(until) >= budget) else until
 
 
 def _nothing_to_do(spec: Spec, plan: Plan, record: Record) -> bool:

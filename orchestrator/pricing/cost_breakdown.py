@@ -15,7 +15,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl
-from orchestrator.pricing.cost_so_far import metered, priced_as, rates_now, spent
+from orchestrator.pricing.cost_so_far import cost_so_far, metered, priced_as, rates_now
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 
 Metered = tuple[Span, tuple[Meter, ...]]
@@ -124,7 +124,7 @@ def cost_breakdown(
     items = (*_items(prices, on_demand, billed), *_storage(spec, catalog, stored, now, zones, days, uses))
     usd = sum(item.usd for item in items if item.usd is not None)
     # As the budget counts: machines only. So the sum above, which has storage, may be the larger one.
-    most = spent(spec, catalog, record, now).upper_usd
+    most = cost_so_far(spec, catalog, record, now).upper_usd
     whole = hourly(spec, catalog, record.node.zone or spec.tpu.zones[0])
     goes_on = record.started_at and not record.outcome
     remaining = max(0.0, record.started_at + spec.watch.ttl - now) if goes_on else None

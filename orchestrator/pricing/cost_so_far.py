@@ -65,7 +65,7 @@ def rates_now(spec: Spec, catalog: Catalog, record: Record) -> tuple[float, floa
     return sum(one.billed_usd or 0.0 for one in lines), sum(one.upper_usd or 0.0 for one in lines)
 
 
-def spent(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
+def cost_so_far(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
     """Return the cost of all spans up to *now*, each at the price of its own zone."""
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}

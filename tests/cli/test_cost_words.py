@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from orchestrator.app.deployment.bills import Cost
+from orchestrator.app.deployment.earlier_costs import Cost
 from orchestrator.app.fleet.queue import Queue
 from orchestrator.app.up import _price as price_of
-from orchestrator.cli.views.cost import render, spent_text
+from orchestrator.cli.views.cost import cost_text, render
 from orchestrator.cli.views.fleet_usage import _sum_line, cost_sentences
 from orchestrator.cli.views.local import show_status
 from orchestrator.config.shipped_catalog import load_catalog
@@ -34,7 +34,7 @@ def found():
 
 def test_down_tells_both_ends_of_the_cost_and_of_what_was_saved():
     """The lower price alone would promise too much."""
-    text = spent_text(found(), unbilled=False)
+    text = cost_text(found(), unbilled=False)
     assert text.startswith("It cost about 2.39 to 4.80 USD; on demand 9.61 USD, so 49 to 75% saved.")
 
 

@@ -11,7 +11,7 @@ from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.decide import decide
 from orchestrator.pricing.cost_breakdown import cost_breakdown
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, record, spec, world
 
@@ -51,11 +51,11 @@ def test_what_a_tpu_has_cost_stays_when_the_file_asks_for_another_one():
     on_demand = spec(tpu=replace(tpu, type="v5litepod-16", spot=not tpu.spot))
     old = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - hour, NOW)
     new = Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + hour)
-    one, other = (spent(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), on_demand))
+    one, other = (cost_so_far(s, catalog, record(spans=(old,)), NOW).known_usd for s in (spec(), on_demand))
     assert one < other
     after = reshaped(record(shape=shape_of(spec()), spans=(old,)), shape_of(on_demand))
     after = changed(after, spans=(*after.spans, new))
-    assert spent(on_demand, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
+    assert cost_so_far(on_demand, catalog, after, NOW + hour).known_usd == pytest.approx(one + other)
     reported = cost_breakdown(on_demand, catalog, after, [], NOW + hour)
     assert reported.usd == pytest.approx(one + other)
     assert sum(reported.zones.values()) == sum(reported.days.values()) == pytest.approx(one + other)
@@ -69,7 +69,7 @@ def test_a_change_of_the_class_alone_keeps_the_price_of_before_too():
     catalog, spot = load_catalog(), spec(tpu=replace(spec().tpu, spot=True))
     full = spec(tpu=replace(spot.tpu, spot=False))
     spans = (Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 3600, NOW),)
-    cheap, on_demand = (spent(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, full))
+    cheap, on_demand = (cost_so_far(s, catalog, record(spans=spans), NOW).known_usd for s in (spot, full))
     after = reshaped(record(shape=shape_of(spot), spans=spans), shape_of(full))
     both = changed(after, spans=(*after.spans, Span(Kind.NODE, "demo-tpu-g2", ZONE, NOW, NOW + 3600)))
     reported = cost_breakdown(full, catalog, both, [], NOW + 3600)

@@ -33,7 +33,7 @@ from orchestrator.engine.reconcile.reconciler import Reconciler
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.planning.planning_kit import make_spec
@@ -200,7 +200,7 @@ class Controller:
         catalog = load_catalog()
 
         def cost(record, now):
-            return spent(spec, catalog, record, now).known_usd
+            return cost_so_far(spec, catalog, record, now).known_usd
 
         self.deployment = Deployment(
             spec, self.cloud, self.blueprint, lab.folder / "bundles", self.records, self.journal, self.lease,

@@ -7,7 +7,7 @@ from orchestrator.domain.text.units import Duration, Until
 from orchestrator.errors import LimitReachedError
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.cost_breakdown import cost_breakdown
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.engine.engine_lab import ZONE, EngineLab, a_spec
 
 HOUR = 3600.0
@@ -140,7 +140,7 @@ def test_on_demand_is_priced_as_such_and_the_budget_knows(lab):
         for use in lab.cloud.kernel.state.usage
         if not use.free
     )
-    estimate = spent(controller.spec, load_catalog(), controller.record, now).known_usd
+    estimate = cost_so_far(controller.spec, load_catalog(), controller.record, now).known_usd
     assert estimate == pytest.approx(metered, rel=0.1)
     assert metered < 5.0 * 1.1
     items = cost_breakdown(controller.spec, load_catalog(), controller.record, (), now).items

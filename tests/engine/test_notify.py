@@ -205,17 +205,14 @@ def receivers_clock():
     return SystemClock()
 
 
-# What is due.
-
-
 def beat(phase=Phase.RUN, incarnation=1, **more):
     """Return a worker's report."""
     return Heartbeat(incarnation, 0, phase, 990.0, **more)
 
 
-def reported(record, *beats, outcome=None, spent=0.0, spec=SPEC, at=1000.0):
+def reported(record, *beats, outcome=None, usd_so_far=0.0, spec=SPEC, at=1000.0):
     """Return what is due, by event."""
-    found = due(spec, world(heartbeats=Present(beats), observed_at=at), record, outcome, "why", spent)
+    found = due(spec, world(heartbeats=Present(beats), observed_at=at), record, outcome, "why", usd_so_far)
     return {one.event: one for one in found}
 
 
@@ -238,8 +235,9 @@ def test_what_a_notification_says_and_its_id():
 def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     """Not before."""
     spec = make_spec(watch__budget_usd=10.0)
-    assert reported(FIRST, spent=7.99, spec=spec) == {}
-    assert reported(FIRST, spent=8.0, spec=spec)["budget"].id.endswith("-budget-10")
+    assert not reported(FIRST, usd_so_far=7.99, spec=spec)
+    due_now = reported(FIRST, usd_so_far=8.0, spec=spec)["budget"]
+    assert (due_now.id[-10:], due_now.data) == ("-budget-10", {"usd": 8.0, "budget_usd": 10.0})
     assert reported(FIRST, outcome=Outcome.LIMIT_REACHED)["limit-reached"].text == "stopped: why"
 
 

@@ -7,7 +7,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, EngineLab, Kill, a_spec
 from tests.kit.records import record_of
 
@@ -47,7 +47,7 @@ def test_waiting_for_hours_is_no_failure_and_costs_nothing(tmp_path):
     assert lab.queued() == {"demo-tpu-g1": "WAITING_FOR_RESOURCES"}
     assert lab.mutations()[CREATE] == 1
     assert any("in the queue since " in text for text in controller.waiting)
-    bill = spent(queued(), load_catalog(), controller.record, lab.clock.now())
+    bill = cost_so_far(queued(), load_catalog(), controller.record, lab.clock.now())
     assert not any(span.kind is Kind.NODE for span in controller.record.spans), bill
     lab.change(stockouts=frozenset())
     controller.run(ready(lab))

@@ -234,7 +234,7 @@ def test_a_job_that_gave_up_ends_the_deployment_with_its_reason():
 def test_the_budget_stops_spending_and_keeps_the_bucket():
     """The hard stop deletes the TPU and never the data."""
     limited = spec(watch=WatchSpec(budget_usd=10.0))
-    plan = decide(limited, world(), record(), spent_usd=10.0)
+    plan = decide(limited, world(), record(), usd_so_far=10.0)
     assert plan.outcome is Outcome.LIMIT_REACHED
     assert {c.kind for c in plan.changes} == {Kind.NODE, Kind.VM}
 

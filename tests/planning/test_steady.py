@@ -117,12 +117,12 @@ def test_no_plan_changes_by_itself_before_that_time(case, part, usd_hour, watch)
     (observed, known), wanted = case, spec(watch=watch)
     before = update_record(known, observed)
 
-    def spent(at):
+    def usd_so_far(at):
         return usd_hour * max(0.0, at - before.started_at) / 3600
 
-    plan = decide(wanted, observed, before, spent(NOW))
-    end = steady_until(wanted, observed, before, plan, spent)
+    plan = decide(wanted, observed, before, usd_so_far(NOW))
+    end = steady_until(wanted, observed, before, plan, usd_so_far)
     at = NOW + part * (end - NOW) * 0.999
     later = replace(observed, observed_at=at)
     if end > NOW:
-        assert decide(wanted, later, update_record(before, later), spent(at)) == plan
+        assert decide(wanted, later, update_record(before, later), usd_so_far(at)) == plan

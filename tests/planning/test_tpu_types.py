@@ -19,7 +19,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.race import with_request
 from orchestrator.planning.tpu.tpu_types import next_type
 from orchestrator.planning.update_record import update_record
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, node, record, spec, world
 
 FIRST, SECOND = "v5litepod-8", "v6e-8"
@@ -101,8 +101,8 @@ def test_the_request_and_the_bill_are_for_the_type_that_was_taken():
     observed = update_record(made, world(observed_at=NOW))
     (span,) = (s for s in observed.spans if s.kind is Kind.NODE)
     assert span.type == SECOND
-    expensive = spent(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd
-    cheap = spent(
+    expensive = cost_so_far(BOTH, load_catalog(), replace(observed, spans=(span,)), NOW + 3600).known_usd
+    cheap = cost_so_far(
         BOTH, load_catalog(), replace(observed, spans=(replace(span, type=""),)), NOW + 3600
     ).known_usd
     assert expensive > cheap > 0

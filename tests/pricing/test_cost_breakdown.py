@@ -12,7 +12,7 @@ from orchestrator.contract.training import Training
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, first_incarnations, lifetimes
 from orchestrator.pricing.cost_breakdown import StoredAmount, cost_breakdown
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.pricing.use_spans import Use, use_spans
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import beat, record
@@ -122,7 +122,7 @@ def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     assert reported == pytest.approx(hand, rel=0.01)
     for sums in (found.uses, found.days, found.zones):
         assert sum(sums.values()) == pytest.approx(found.usd)
-    assert found.usd == pytest.approx(spent(spec, CATALOG, record(**existed(spans)), now).known_usd)
+    assert found.usd == pytest.approx(cost_so_far(spec, CATALOG, record(**existed(spans)), now).known_usd)
     assert found.preemptions_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
 
 

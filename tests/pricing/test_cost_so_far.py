@@ -10,7 +10,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost import Meter, estimate, hourly
-from orchestrator.pricing.cost_so_far import rates_now, spent
+from orchestrator.pricing.cost_so_far import cost_so_far, rates_now
 from tests.planning.planning_kit import make_spec
 from tests.planning.worlds import NOW, record, world
 
@@ -26,21 +26,21 @@ def node(since, until=None, name="n"):
 
 def test_nothing_has_cost_nothing():
     """No span, no money."""
-    assert spent(SPEC, CATALOG, record(), NOW).known_usd == 0.0
+    assert cost_so_far(SPEC, CATALOG, record(), NOW).known_usd == 0.0
 
 
 def test_an_open_span_is_billed_up_to_now_and_a_closed_one_to_its_end():
     """Two nodes of an hour each cost twice the hourly rate of one."""
     spans = (node(NOW - 7200, NOW - 3600), node(NOW - 3600, name="m"))
-    hour = spent(SPEC, CATALOG, record(spans=(node(NOW - 3600),)), NOW).known_usd
+    hour = cost_so_far(SPEC, CATALOG, record(spans=(node(NOW - 3600),)), NOW).known_usd
     assert hour > 0
-    assert spent(SPEC, CATALOG, record(spans=spans), NOW).known_usd == pytest.approx(2 * hour)
-    assert spent(SPEC, CATALOG, record(spans=spans[:1]), NOW + 9e9).known_usd == pytest.approx(hour)
+    assert cost_so_far(SPEC, CATALOG, record(spans=spans), NOW).known_usd == pytest.approx(2 * hour)
+    assert cost_so_far(SPEC, CATALOG, record(spans=spans[:1]), NOW + 9e9).known_usd == pytest.approx(hour)
 
 
 def test_a_clock_that_went_backwards_costs_nothing_back():
     """Money is never negative."""
-    assert spent(SPEC, CATALOG, record(spans=(node(NOW + 500),)), NOW).known_usd == 0.0
+    assert cost_so_far(SPEC, CATALOG, record(spans=(node(NOW + 500),)), NOW).known_usd == 0.0
 
 
 def test_the_vm_is_billed_with_its_disk():
@@ -48,7 +48,7 @@ def test_the_vm_is_billed_with_its_disk():
     machine = Span(Kind.VM, "v", ZONE, NOW - 3600)
     both = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.VM: 3600.0, Meter.DISK: 3600.0})
     known = record(spans=(machine,), disks=(machine,))
-    assert spent(SPEC, CATALOG, known, NOW).known_usd == both.known_usd > 0
+    assert cost_so_far(SPEC, CATALOG, known, NOW).known_usd == both.known_usd > 0
 
 
 def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
@@ -57,8 +57,8 @@ def test_the_disk_of_a_stopped_vm_is_billed_until_the_vm_is_gone():
     disk = estimate(hourly(SPEC, CATALOG, ZONE), {Meter.DISK: 3600.0}).known_usd
     stopped = record(spans=(ran,), disks=(replace(ran, until=None),))
     gone = record(spans=(ran,), disks=(ran,))
-    assert spent(SPEC, CATALOG, stopped, NOW).known_usd == pytest.approx(
-        spent(SPEC, CATALOG, gone, NOW).known_usd + disk
+    assert cost_so_far(SPEC, CATALOG, stopped, NOW).known_usd == pytest.approx(
+        cost_so_far(SPEC, CATALOG, gone, NOW).known_usd + disk
     )
     assert rates_now(SPEC, CATALOG, stopped) == pytest.approx((disk, disk))
     assert rates_now(SPEC, CATALOG, gone) == (0.0, 0.0)
@@ -83,7 +83,7 @@ def test_only_a_sure_absence_of_the_vm_ends_the_bill_of_its_disk(vm, still):
 def test_an_unknown_price_is_said_and_not_taken_for_zero():
     """The total is unknown, the known part is still there."""
     lost = Span(Kind.NODE, "n", "mars-central1-a", NOW - 3600)
-    found = spent(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)
+    found = cost_so_far(SPEC, CATALOG, record(spans=(lost, node(NOW - 3600))), NOW)
     assert found.usd is None
     assert found.known_usd > 0
     assert found.unpriced

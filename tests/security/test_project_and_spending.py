@@ -117,13 +117,13 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         spec = make_spec(watch__budget_usd=budget, watch__poll=f"{poll}s", watch__ttl="365d")
         now = 0.0
         while True:
-            spent = rate * now
+            usd_so_far = rate * now
             observed = world(observed_at=1e9 + now, bucket=Absent())
-            if judge_end(spec, observed, record_of(started_at=1e9), spent)[0] is Outcome.LIMIT_REACHED:
+            if judge_end(spec, observed, record_of(started_at=1e9), usd_so_far)[0] is Outcome.LIMIT_REACHED:
                 break
             now += poll
             assert now < 1000 * poll, seed
-        assert budget <= spent <= budget + rate * poll * 1.000001, seed
+        assert budget <= usd_so_far <= budget + rate * poll * 1.000001, seed
 
 
 @pytest.mark.parametrize("recipe", RECIPES)

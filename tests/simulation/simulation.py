@@ -40,7 +40,7 @@ from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_format import decode
 from orchestrator.engine.records.record_store import RecordStore
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
@@ -259,12 +259,12 @@ class Controller:
         self.deployment = Deployment(
             spec=spec, cloud=self.cloud, blueprint=Blueprint(spec, account, lambda: f"tpuctl:ssh-ed25519 {KEY}"),
             bundles=bundles, records=self.records, journal=self.journal, lease=self.lease, clock=self.clock,
-            sink=self.sink, spent=self.spent, store_events=self.sink.flush,
+            sink=self.sink, usd_so_far=self.usd_so_far, store_events=self.sink.flush,
         )  # fmt: skip
 
-    def spent(self, record, now):
+    def usd_so_far(self, record, now):
         """Return the estimated cost, as the command line does."""
-        return spent(self.spec, shared_catalog(), record, now).known_usd
+        return cost_so_far(self.spec, shared_catalog(), record, now).known_usd
 
     def _longer(self, seconds):
         """

@@ -21,7 +21,7 @@ from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
 from orchestrator.planning.job import job_digest
 from orchestrator.pricing.cost import hourly
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.kit.wire import wired_cloud
 from tests.simulation.machines import KEY, Ssh
 from tests.simulation.virtual_threads import Kill
@@ -94,14 +94,14 @@ class Watchers:
         blueprint = Blueprint(spec, cloud.account, lambda: f"tpuctl:ssh-ed25519 {KEY}")
         self.deployment = Deployment(
             spec=spec, cloud=cloud, blueprint=blueprint, bundles=simulation.bundles, records=self.records,
-            journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, spent=self._spent,
+            journal=journal, lease=self.lease, clock=self.clock, sink=self.sink, usd_so_far=self._usd_so_far,
         )  # fmt: skip
         self.loop = Loop(self.deployment)
         # No time passes in a pause here, it is only asked for; what a machine has to say comes as news.
         self.loop._wake_object.pause = lambda seconds, wake, incarnation: self.clock.wait(seconds, wake)
 
-    def _spent(self, record, now):
-        return spent(self.spec, shared_catalog(), record, now).known_usd
+    def _usd_so_far(self, record, now):
+        return cost_so_far(self.spec, shared_catalog(), record, now).known_usd
 
     def _event(self, event):
         if event.kind not in {"waiting", "progress"}:
@@ -200,7 +200,7 @@ class Watchers:
             rate = max(
                 hourly(self.spec, shared_catalog(), zone).billed_usd or 0.0 for zone in self.spec.tpu.zones
             )
-            remaining.append((budget - self._spent(record, now)) / max(rate, 1e-6) * 3600)
+            remaining.append((budget - self._usd_so_far(record, now)) / max(rate, 1e-6) * 3600)
         return max(1.0, min(remaining) + self.simulation.random.uniform(0, self.poll))
 
     def _dies(self, error):

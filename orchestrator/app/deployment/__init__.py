@@ -1,1 +1,1 @@
-"""One deployment that is open: its session, its end at the time to live, its bill after its end."""
+"""One deployment that is open: its session, its end at the time to live, its cost after its end."""

@@ -41,7 +41,7 @@ from orchestrator.errors import LeaseHeldError, TpuctlError, UsageError
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.ssh.connect.ssh_settings import SshSettings
 from orchestrator.ssh.keys import KEY_FILE, DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh
@@ -257,7 +257,7 @@ class Session:
 
     def cost(self, record: Record, now: float) -> float:
         """Return the estimated cost up to *now* in USD."""
-        return spent(self.spec, self.catalog, record, now).known_usd
+        return cost_so_far(self.spec, self.catalog, record, now).known_usd
 
     def costs(self, record: Record, now: float) -> tuple[float, float]:
         """Return the estimated cost up to *now* in USD, and that at the highest prices, by which budgets end."""
@@ -265,7 +265,7 @@ class Session:
 
     def unpriced(self, record: Record, now: float) -> tuple[str, ...]:
         """Return what has been billed up to *now* without a known price, and is missing in all sums."""
-        return spent(self.spec, self.catalog, record, now).unpriced
+        return cost_so_far(self.spec, self.catalog, record, now).unpriced
 
     def upper_cost(self, record: Record, now: float) -> float:
         """
@@ -273,7 +273,7 @@ class Session:
 
         For a fleet it is the sum over all nodes, as they share one budget.
         """
-        own = spent(self.spec, self.catalog, record, now).upper_usd
+        own = cost_so_far(self.spec, self.catalog, record, now).upper_usd
         return own if self._together is None else self._together.with_others(self.spec.name, own)
 
     @cached_property
@@ -289,7 +289,7 @@ class Session:
             lease=self.lease,
             clock=self.clock,
             sink=self.sink,
-            spent=self.upper_cost,
+            usd_so_far=self.upper_cost,
             # Shared by all deployments of the project, since its quota of writes a minute is.
             create_budget=CreateBudgetFile(self.folder.parent / "creates.json"),
             store_events=self.sink.flush,

@@ -22,7 +22,7 @@ from orchestrator.planning.fleet.fleet_cost import Amount
 from orchestrator.planning.fleet.size import NodePhase, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
 from orchestrator.pricing.cost import Estimate
-from orchestrator.pricing.cost_so_far import spent
+from orchestrator.pricing.cost_so_far import cost_so_far
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _watched_from(head: Session, world: World) -> str:
 
 
 def _cost(session: Session) -> Estimate:
-    return spent(session.spec, session.catalog, session.records.current, session.clock.now())
+    return cost_so_far(session.spec, session.catalog, session.records.current, session.clock.now())
 
 
 def _nodes_of(session: Session) -> Observed[tuple[Node, ...]]:

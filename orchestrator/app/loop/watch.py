@@ -8,7 +8,7 @@ from typing import Protocol
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import open_named
+from orchestrator.app.deployment.earlier_costs import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over

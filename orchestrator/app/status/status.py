@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.deployment.bills import last_bill, open_named
+from orchestrator.app.deployment.earlier_costs import last_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.holder import process_ended
@@ -112,7 +112,7 @@ def status_now(session: Session) -> DeploymentStatus:
 
 def state_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentState:
     """Return the state of the deployment for one observation."""
-    deleted = last_bill(session, found.record) is not None
+    deleted = last_cost(session, found.record) is not None
     watched = carries_out(watcher, found.world)
     return deployment_state(
         session.spec, found.world, found.record, found.plan, watched=watched, deleted=deleted
@@ -138,7 +138,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
-    beats, bill = world.known_heartbeats, last_bill(session, record)
+    beats, cost = world.known_heartbeats, last_cost(session, record)
     lying = uncommitted(beats)
     state = state_of(session, found, watcher)
     return DeploymentStatus(
@@ -153,10 +153,10 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         unused_incarnations=unused_incarnations(record),
         preemptions=record.node.preemptions,
         up=bool(record.job.bundle),
-        deleted_at=bill.deleted_at if bill else None,
-        usd=round(bill.breakdown.usd if bill else found.usd, 4),
-        upper_usd=round(bill.breakdown.upper_usd if bill else found.upper_usd, 4),
-        unpriced=tuple(bill.breakdown.unpriced if bill else session.unpriced(record, world.observed_at)),
+        deleted_at=cost.deleted_at if cost else None,
+        usd=round(cost.breakdown.usd if cost else found.usd, 4),
+        upper_usd=round(cost.breakdown.upper_usd if cost else found.upper_usd, 4),
+        unpriced=tuple(cost.breakdown.unpriced if cost else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
         checkpoint_step=common_step(beats) or _step_in_bucket(found),

@@ -39,7 +39,7 @@ def command(
     process watches all deployments that this computer has brought up (docs/many.md), with NAME one of them;
     without either it is the one of the deployment file.
     """
-    from orchestrator.app.deployment.bills import open_named
+    from orchestrator.app.deployment.earlier_costs import open_named
     from orchestrator.app.loop.watch import watch_until_interrupted
     from orchestrator.app.loop.watch_all import WatchAll
     from orchestrator.cli.loops import move_loop, watch_until_stopped

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from rich.console import Console
 from rich.table import Table
 
-from orchestrator.app.deployment.bills import Cost
+from orchestrator.app.deployment.earlier_costs import Cost
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import saved_text, span_text, ttl_text, usd_range_text, usd_text
 from orchestrator.pricing.cost_breakdown import CostBreakdown
@@ -25,7 +25,7 @@ def show(cost: Cost, *, unbilled: bool, as_json: bool) -> None:
         render(cost, console, unbilled=unbilled)
 
 
-def spent_text(found: CostBreakdown, *, unbilled: bool) -> str:
+def cost_text(found: CostBreakdown, *, unbilled: bool) -> str:
     """Return a sentence with the cost, and the cost of the same on demand."""
     who = "On Google Cloud it would have cost" if unbilled else "It cost"
     if found.unpriced:

@@ -2,7 +2,7 @@
 
 from orchestrator.app.down import Down
 from orchestrator.cli.console import print_json, say, talk
-from orchestrator.cli.views.cost import spent_text
+from orchestrator.cli.views.cost import cost_text
 
 
 def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
@@ -13,8 +13,8 @@ def show(down: Down, *, unbilled: bool, as_json: bool) -> None:
         where = f"; data is kept in gs://{down.remaining_bucket}" if down.remaining_bucket else ""
         what = "no machine" if down.remaining_bucket else "nothing"
         say(f"{what} of {down.name} is left{where}", style="green")
-        if down.spent is not None:
-            say(spent_text(down.spent, unbilled=unbilled))
+        if down.cost is not None:
+            say(cost_text(down.cost, unbilled=unbilled))
         if down.idle_cloud_stopped:
             stays = "; what is in its buckets stays" if down.remaining_bucket else ""
             talk(f"the local cloud had nothing left to do and was stopped{stays}")

@@ -275,7 +275,9 @@ class Loop:
         spec, record, world = self._deployment.spec, self._records.current, result.world
         self._zone = record.node.zone
         self._listed = tuple(node for node in world.known_nodes if node.zone == self._zone)
-        until = steady_until(spec, world, record, result.plan, lambda at: self._deployment.spent(record, at))
+        until = steady_until(
+            spec, world, record, result.plan, lambda at: self._deployment.usd_so_far(record, at)
+        )
         return until - world.observed_at
 
 

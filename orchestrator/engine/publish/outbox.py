@@ -235,8 +235,8 @@ class Notifier:
             return
         deployment, plan, world = self._deployment(), result.plan, result.world
         record = deployment.records.current
-        spent = deployment.spent(record, world.observed_at)
-        postman.add(due(deployment.spec, world, record, plan.outcome, plan.message, spent))
+        usd_so_far = deployment.usd_so_far(record, world.observed_at)
+        postman.add(due(deployment.spec, world, record, plan.outcome, plan.message, usd_so_far))
 
     def stopped(self, error: TpuctlError) -> None:
         """Notify that the loop ends with *error*, unless another tpuctl holds the lease now."""

@@ -120,12 +120,12 @@ class Reconciler:
         If a report makes our code fail, the plan is made without reports, which budget and ttl do not need.
         """
         spec = self._deployment.spec
-        spent = self._deployment.spent(record, world.observed_at)
+        usd_so_far = self._deployment.usd_so_far(record, world.observed_at)
         try:
-            plan = decide(spec, world, record, spent)
+            plan = decide(spec, world, record, usd_so_far)
         except UNFORESEEN as error:
             world = self._without_heartbeats(world, error)
-            plan = decide(spec, world, record, spent)
+            plan = decide(spec, world, record, usd_so_far)
         parts = self._deployment
         return world, self._unless_broken(plan, world, record).creating_only(parts.only).without(parts.stays)
 

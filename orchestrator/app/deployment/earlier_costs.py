@@ -1,4 +1,4 @@
-"""Keep the bills of deployments that were deleted with their data, which held their records."""
+"""Keep the costs of deployments that were deleted with their data, which held their records."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from orchestrator.engine.records.record_format import adapter
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 
-BILLS = ".bills.json"
-"""Suffix of the file beside a deployment's folder that keeps its bills when the folder is deleted."""
-MAX_BILLS = 50
+COSTS_FILE = ".bills.json"
+"""Suffix of the file beside a deployment's folder that keeps its cost when the folder is deleted."""
+MAX_EARLIER_COSTS = 50
 SCHEMA = 1
 _SUMS = {
     "machines_upper_usd": "most_usd", "on_demand_usd": "ondemand_usd", "to_ttl_upper_usd": "to_ttl_most_usd",
@@ -29,7 +29,7 @@ _SUMS = {
 }  # fmt: skip
 _ITEM = {"machines_count": "machines", "machine_seconds": "seconds", "on_demand_usd": "ondemand_usd"}
 _LINE = {"on_demand_usd": "ondemand_usd", "upper_usd": "most_usd"}
-"""Fields of a bill, of its items and of its prices that have another key in the file."""
+"""Fields of a cost, of its items and of its prices that have another key in the file."""
 
 
 @dataclass(frozen=True)
@@ -79,25 +79,25 @@ class Cost:
         }
 
 
-def keep_bill(session: Session, spent: CostBreakdown) -> None:
+def keep_cost(session: Session, breakdown: CostBreakdown) -> None:
     """Store the cost of a deployment on this computer before its data, and thus its record, is deleted."""
-    bill = Cost(session.spec.name, session.records.current.node.preemptions, spent, session.clock.now())
-    newest = (*read_bills(session), bill)[-MAX_BILLS:]
-    bills = [
+    cost = Cost(session.spec.name, session.records.current.node.preemptions, breakdown, session.clock.now())
+    newest = (*earlier_costs(session), cost)[-MAX_EARLIER_COSTS:]
+    earlier = [
         {"deleted_at": one.deleted_at, "preemptions": one.preemptions,
          "spending": _stored(adapter(CostBreakdown).dump_python(one.breakdown, mode="json"))}
         for one in newest
     ]  # fmt: skip
-    write_private(_bills_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": bills}))
+    write_private(_costs_path(session.folder), bytes_with_checksum({"schema": SCHEMA, "bills": earlier}))
 
 
 def _stored(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored form of a bill."""
+    """Return the stored form of a cost."""
     return _renamed(body, _SUMS, _ITEM, _LINE)
 
 
 def _loaded(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored bill by the names of our fields."""
+    """Return a stored cost by the names of our fields."""
     return _renamed(body, *({key: field for field, key in one.items()} for one in (_SUMS, _ITEM, _LINE)))
 
 
@@ -111,26 +111,26 @@ def _renamed(
     return {**rows([body], sums)[0], "items": rows(body["items"], item), "prices": prices}
 
 
-def read_bills(session: Session) -> tuple[Cost, ...]:
-    """Return the bills of deleted deployments of this name, the newest last."""
-    return _bills(_bills_path(session.folder))
+def earlier_costs(session: Session) -> tuple[Cost, ...]:
+    """Return the costs of deleted deployments of this name, the newest last."""
+    return _costs_in(_costs_path(session.folder))
 
 
-def _bills_path(folder: Path) -> Path:
-    return folder.with_name(folder.name + BILLS)
+def _costs_path(folder: Path) -> Path:
+    return folder.with_name(folder.name + COSTS_FILE)
 
 
-def every_bill(cloud: str, name: str) -> tuple[Cost, ...]:
-    """Return the bills of a name in all projects of this computer, the newest last."""
-    paths = state_folder(cloud).glob(f"*/*{BILLS}")
-    found = (bill for path in paths if path.name == name + BILLS for bill in _bills(path))
-    return tuple(sorted(found, key=lambda bill: bill.deleted_at or 0.0))
+def every_earlier_cost(cloud: str, name: str) -> tuple[Cost, ...]:
+    """Return the costs of deleted deployments of a name in all projects of this computer, the newest last."""
+    paths = state_folder(cloud).glob(f"*/*{COSTS_FILE}")
+    found = (cost for path in paths if path.name == name + COSTS_FILE for cost in _costs_in(path))
+    return tuple(sorted(found, key=lambda cost: cost.deleted_at or 0.0))
 
 
-def _bills(path: Path) -> tuple[Cost, ...]:
+def _costs_in(path: Path) -> tuple[Cost, ...]:
     try:
         body = verified(path.read_bytes())
-        name = path.name.removesuffix(BILLS)
+        name = path.name.removesuffix(COSTS_FILE)
         return tuple(
             Cost(
                 name, int(one["preemptions"]),
@@ -139,22 +139,22 @@ def _bills(path: Path) -> tuple[Cost, ...]:
             )
             for one in {SCHEMA: body["bills"]}[body["schema"]]
         )  # fmt: skip
-    # Damaged, or of another version. Old bills affect nothing, so no command fails because of them.
+    # Damaged, or of another version. Earlier costs affect nothing, so no command fails because of them.
     except (OSError, ValueError, TypeError, KeyError):
         return ()
 
 
-def last_bill(session: Session, record: Record) -> Cost | None:
-    """Return the bill of the deleted deployment if nothing of the name was started since, else None."""
+def last_cost(session: Session, record: Record) -> Cost | None:
+    """Return the cost of the deleted deployment if nothing of the name was started since, else None."""
     if record.started_at or record.spans:
         return None
-    return next(reversed(read_bills(session)), None)
+    return next(reversed(earlier_costs(session)), None)
 
 
-def _deleted(spent: CostBreakdown) -> CostBreakdown:
-    """Return what was spent, with nothing that exists or goes on: the sum is from before the deletion."""
+def _deleted(cost: CostBreakdown) -> CostBreakdown:
+    """Return what it has cost, with nothing that exists or goes on: the sum is from before the deletion."""
     return replace(
-        spent, usd_hour=0.0, upper_usd_hour=0.0, ttl_remaining_s=None, to_ttl_usd=None, to_ttl_upper_usd=None,
+        cost, usd_hour=0.0, upper_usd_hour=0.0, ttl_remaining_s=None, to_ttl_usd=None, to_ttl_upper_usd=None,
         budget_lasts_s=None,
     )  # fmt: skip
 
@@ -166,14 +166,14 @@ def open_named(
     """
     Open a session like `open_session`.
 
-    Raise NotFoundError for a name of which only bills are left: there is nothing *to* do.
+    Raise NotFoundError for a name of which only costs are left: there is nothing *to* do.
     """
     try:
         return open_session(choice, name, reporter, forgiving=forgiving, only_observes=only_observes)
     except UsageError as error:
         # A stored spec that cannot be read, or one in each of two projects, may be of machines that exist.
         if name and not is_known(choice.cloud, name):
-            refuse_deleted(every_bill(choice.cloud, name), to, error)
+            refuse_deleted(every_earlier_cost(choice.cloud, name), to, error)
         raise
 
 
@@ -183,17 +183,17 @@ def naming_deletion(session: Session, to: str) -> Iterator[None]:
     try:
         yield
     except NotFoundError as error:
-        bill = last_bill(session, session.records.current)
-        refuse_deleted((bill,) if bill else (), to, error)
+        cost = last_cost(session, session.records.current)
+        refuse_deleted((cost,) if cost else (), to, error)
         raise
 
 
-def refuse_deleted(bills: Sequence[Cost], to: str, error: TpuctlError) -> None:
-    """Raise NotFoundError if the last of *bills* says that the data was deleted on purpose, instead of *error*."""
-    if not bills:
+def refuse_deleted(earlier: Sequence[Cost], to: str, error: TpuctlError) -> None:
+    """Raise NotFoundError if the last of *earlier* says that the data was deleted on purpose, not *error*."""
+    if not earlier:
         return
     raise NotFoundError(
-        f"there is nothing to {to}: {bills[-1].deleted_text}",
-        hint=f"tpuctl cost {bills[-1].name} shows what it cost; tpuctl up trains again",
+        f"there is nothing to {to}: {earlier[-1].deleted_text}",
+        hint=f"tpuctl cost {earlier[-1].name} shows what it cost; tpuctl up trains again",
         changed="nothing was written" if to == "fetch" else "nothing was changed",
     ) from error  # fmt: skip
