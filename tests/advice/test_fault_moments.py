@@ -32,7 +32,7 @@ def test_what_is_no_moment_is_refused_with_what_would_be(text):
 def test_each_moment_comes_by_its_own_sign():
     """A step by what was reported or committed, a checkpoint by this machine's, a time since the job's start."""
     assert [come(Moment(Trigger.STEP, 60), Shown(step=s)) for s in (None, 59, 60)] == [False, False, True]
-    assert [come(Moment(Trigger.CHECKPOINT, 2), Shown(saves=n)) for n in (1, 2)] == [False, True]
+    assert [come(Moment(Trigger.CHECKPOINT, 2), Shown(checkpoints=n)) for n in (1, 2)] == [False, True]
     assert [come(Moment(Trigger.TIME, 9.0), Shown(seconds=s)) for s in (8.9, 9.0)] == [False, True]
     assert [come(Moment(Trigger.LOG, pattern="x"), Shown(line=observed)) for observed in (False, True)] == [
         False,

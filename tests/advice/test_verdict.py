@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.advice.rehearsal.recovery import ResumeDefect
-from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, Save
+from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, RunCheckpoint
 from orchestrator.advice.rehearsal.same_bytes import FilePrint
 from orchestrator.advice.rehearsal.verdict import Cause, RehearsalResult, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
@@ -28,8 +28,8 @@ def beat(incarnation, step, resumed_from=None, **more):
 
 def observed_run(beats, faults=(KILLED,), **more):
     """Return a run that reached its end and reported its steps."""
-    known = {"outcome": Outcome.DONE, "saves": (Save(50, 1), Save(100, 2)), **more}
-    known.setdefault("written", known["saves"])
+    known = {"outcome": Outcome.DONE, "checkpoints": (RunCheckpoint(50, 1), RunCheckpoint(100, 2)), **more}
+    known.setdefault("written", known["checkpoints"])
     steps = {b.step for b in beats if b.step is not None}
     return ObservedRun(beats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
 
@@ -84,7 +84,9 @@ def test_a_job_that_had_saved_nothing_does_not_recover():
 def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_earlier():
     """The notice came before the first commit, and the machine still saved step 60 in its last seconds."""
     fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
-    found = verdict([beat(1, 60), beat(2, 100, 60)], (fault,), saves=(Save(60, 1), Save(100, 2)))
+    found = verdict(
+        [beat(1, 60), beat(2, 100, 60)], (fault,), checkpoints=(RunCheckpoint(60, 1), RunCheckpoint(100, 2))
+    )
     assert found.survives
     assert found.advice == ()
 
@@ -92,9 +94,9 @@ def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_ea
 def test_a_machine_that_made_no_step_is_no_recovery():
     """Killed again while it restored: only the machine after it counts."""
     beats = [beat(1, 60), beat(2, None, timings={}), beat(3, 100, 50)]
-    saves = (Save(50, 1),)
-    assert verdict(beats, saves=saves).survives
-    assert not verdict(beats[:2], saves=saves).survives
+    checkpoints = (RunCheckpoint(50, 1),)
+    assert verdict(beats, checkpoints=checkpoints).survives
+    assert not verdict(beats[:2], checkpoints=checkpoints).survives
 
 
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
@@ -134,7 +136,7 @@ def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
     after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
     assert verdict([beat(1, 60), after], undisturbed=None).survives
     idle = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=50)
-    assert not verdict([beat(1, 60), idle], undisturbed=None, saves=(Save(50, 1),)).survives
+    assert not verdict([beat(1, 60), idle], undisturbed=None, checkpoints=(RunCheckpoint(50, 1),)).survives
 
 
 def test_faults_that_were_not_injected_prove_nothing():
@@ -149,7 +151,7 @@ def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
     """More steps would not help where neither steps nor checkpoints are observed."""
     beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
     for missed, faults in ((1, ()), (0, (InjectedFault(Fault.NO_NOTICE, 1, T, None, None),))):
-        found = verdict(beats, faults, saves=(), missed=missed)
+        found = verdict(beats, faults, checkpoints=(), missed=missed)
         assert found.result is RehearsalResult.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
         (text,) = found.advice
@@ -208,7 +210,13 @@ def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
     )
 
 
-SAVED_AGAIN = (Save(10, 1), Save(60, 1), Save(30, 2), Save(40, 2), Save(70, 2))
+SAVED_AGAIN = (
+    RunCheckpoint(10, 1),
+    RunCheckpoint(60, 1),
+    RunCheckpoint(30, 2),
+    RunCheckpoint(40, 2),
+    RunCheckpoint(70, 2),
+)
 
 
 def test_a_job_that_counts_its_steps_from_0_again_is_reported():
@@ -232,7 +240,13 @@ def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, defect):
 
 def test_saves_that_are_observed_late_do_not_blame_the_counter():
     """The newest is committed before a look finds the others on disk; the script has just begun again."""
-    written = (Save(15, 1), Save(5, 1), Save(10, 1), Save(5, 2), Save(10, 2))
+    written = (
+        RunCheckpoint(15, 1),
+        RunCheckpoint(5, 1),
+        RunCheckpoint(10, 1),
+        RunCheckpoint(5, 2),
+        RunCheckpoint(10, 2),
+    )
     beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
     found = verdict(
         beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), undisturbed=None, written=written
@@ -244,8 +258,10 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     """The last machine repeats all saves to the end; the one before it is explained by that."""
     faults = (InjectedFault(Fault.NO_NOTICE, 1, T, 8, 8), InjectedFault(Fault.NO_NOTICE, 2, T + 20, 16, 16))
     beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
-    written = tuple(Save(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4))
-    whole = replace(WHOLE, written=tuple(Save(n, 1) for n in range(4, 25, 4)))
+    written = tuple(
+        RunCheckpoint(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4)
+    )
+    whole = replace(WHOLE, written=tuple(RunCheckpoint(n, 1) for n in range(4, 25, 4)))
     found = judge(observed_run(beats, faults, written=written), whole)
     assert [c.defect for c in found.recoveries] == [ResumeDefect.IGNORED, ResumeDefect.IGNORED]
     assert found.causes == (Cause.IGNORED,)
@@ -269,7 +285,7 @@ def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
     """The cause, not a verdict about faults that were never injected."""
     failed = replace(beat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
     whole = observed_run(
-        [failed], (), outcome=Outcome.FAILED, saves=(), log=("Traceback", "FileNotFoundError: x")
+        [failed], (), outcome=Outcome.FAILED, checkpoints=(), log=("Traceback", "FileNotFoundError: x")
     )
     found = judge_crash(whole)
     lines = verdict_lines(found)
@@ -291,7 +307,9 @@ def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
     ended = replace(beat(1, 20, timings={}), phase=Phase.UNCOMMITTED, exit_code=0)
     found = judge_crash(
-        observed_run([ended], (), outcome=Outcome.UNCOMMITTED, saves=(), message="latest.npz lies there")
+        observed_run(
+            [ended], (), outcome=Outcome.UNCOMMITTED, checkpoints=(), message="latest.npz lies there"
+        )
     )
     assert verdict_lines(found)[1:3] == [
         "FAIL: the job fails with no fault injected: no checkpoint was saved",

@@ -69,7 +69,7 @@ def recovery_of(
     """Return how the next incarnation that trained has resumed, compared with what had been saved."""
     chain = run.chain
     later = [chain[n] for n in chain if n > fault.incarnation]
-    wrote = {save.incarnation for save in run.written}
+    wrote = {one.incarnation for one in run.written}
     trained = [b for b in later if _trained(b) or b.incarnation in wrote]
     # The TPU was not touched, so no resume is expected.
     if fault.kind is Fault.VM:
@@ -187,7 +187,7 @@ def _went_back(
         near = abs(again[step] - newest) < abs(again[step] - begun[step])
         return ResumeDefect.COUNTS_AGAIN if near else ResumeDefect.IGNORED
     # Observed order may be newest first: only that one is committed, the others are found on disk.
-    made = [save.step for save in run.written if save.incarnation == first]
+    made = [one.step for one in run.written if one.incarnation == first]
     if lower and made and min(lower) > min(made):
         return ResumeDefect.COUNTS_AGAIN
     ended = max((s.step for s in run.written if s.incarnation == after.incarnation), default=None)

@@ -43,7 +43,7 @@ class InjectedFault:
 
 
 @dataclass(frozen=True)
-class Save:
+class RunCheckpoint:
     """A complete checkpoint and the incarnation that made it."""
 
     step: int
@@ -55,7 +55,7 @@ class RunTotals:
     """Of an undisturbed run: its last step, number of checkpoints, and the job's run time in seconds."""
 
     last_step: int | None
-    saves: int
+    checkpoints: int
     seconds: float | None
 
 
@@ -64,8 +64,8 @@ class ObservedRun:
     """
     What one run has shown; *beats* are the last reports of all incarnations.
 
-    *saves* are complete in the bucket, *written* also those observed only on a machine's disk, both in the
-    order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *prints* are
+    *checkpoints* are complete in the bucket, *written* also those observed only on a machine's disk, both in
+    the order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *prints* are
     the fingerprints of the remaining checkpoints, by step. *log* is the end of the job's own output.
     """
 
@@ -73,8 +73,8 @@ class ObservedRun:
     message: str = ""
     beats: tuple[Heartbeat, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
-    saves: tuple[Save, ...] = ()
-    written: tuple[Save, ...] = ()
+    checkpoints: tuple[RunCheckpoint, ...] = ()
+    written: tuple[RunCheckpoint, ...] = ()
     steps: frozenset[int] = frozenset()
     losses: Mapping[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)
     prints: Mapping[int, Prints] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class ObservedRun:
     def silent(self) -> bool:
         """Return whether neither a step nor a checkpoint was ever observed."""
         committed = any(b.committed_step is not None for b in self.beats)
-        return not self.saves and not self.steps and not committed
+        return not self.checkpoints and not self.steps and not committed
 
     @property
     def loss(self) -> float | None:
@@ -128,7 +128,7 @@ class ObservedRun:
         last = max(self.steps, default=None) if self.tells_steps else None
         marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
-        return RunTotals(last, len({s.step for s in self.saves}), max(spans, default=None))
+        return RunTotals(last, len({s.step for s in self.checkpoints}), max(spans, default=None))
 
 
 class Trigger(Enum):
@@ -187,13 +187,13 @@ class Shown:
     """
     What the machine to be taken away has shown so far.
 
-    *step* is the newest reported or committed one, *saves* counts the checkpoints that this machine
-    completed, *saved* is the step of the job's newest checkpoint (0 means nothing to lose); *seconds* have
-    passed since the job's start on it.
+    *step* is the newest reported or committed one, *checkpoints* is how many this machine
+    completed, *saved* is the step of the job's newest one (0 means nothing to lose); *seconds* have passed since
+    the job's start on it.
     """
 
     step: int | None = None
-    saves: int = 0
+    checkpoints: int = 0
     saved: int = 0
     seconds: float = 0.0
     line: bool = False
@@ -207,7 +207,7 @@ def come(moment: Moment, shown: Shown) -> bool:
     if moment.trigger is Trigger.STEP:
         return shown.step is not None and shown.step >= moment.number
     if moment.trigger is Trigger.CHECKPOINT:
-        return shown.saves >= moment.number
+        return shown.checkpoints >= moment.number
     return shown.line if moment.trigger is Trigger.LOG else shown.seconds >= moment.number
 
 
@@ -223,7 +223,7 @@ def default_moment(number: int, count: int, target: int | None, undisturbed: Run
     last = undisturbed.last_step if undisturbed.last_step is not None else target
     if undisturbed.last_step is not None and last is not None:
         # count + 2 parts, so that the last fault leaves the job time to resume and to end.
-        return Moment(Trigger.STEP, last * number // (count + 2), saved=undisturbed.saves > 1)
-    if undisturbed.saves > 1:
+        return Moment(Trigger.STEP, last * number // (count + 2), saved=undisturbed.checkpoints > 1)
+    if undisturbed.checkpoints > 1:
         return Moment(Trigger.CHECKPOINT, 1)
     return Moment(Trigger.TIME, round((undisturbed.seconds or 0.0) * number / (count + 1), 1))

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.run import Moment, ObservedRun, Save, Shown, Trigger
+from orchestrator.advice.rehearsal.run import Moment, ObservedRun, RunCheckpoint, Shown, Trigger
 from orchestrator.app.rehearsal.checkpoint_prints import read_prints
 from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.agent_lines import is_agent_line
@@ -39,8 +39,8 @@ class RunEvidence:
         self._log = JobLog(sandbox.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
         self.beats: tuple[Heartbeat, ...] = ()
-        self.saves: list[Save] = []
-        self.written: list[Save] = []
+        self.checkpoints: list[RunCheckpoint] = []
+        self.written: list[RunCheckpoint] = []
         self.steps: set[int] = set()
         self.observations = 0
 
@@ -62,7 +62,7 @@ class RunEvidence:
                 raise TransientError(found.message)
             if isinstance(found, Present):
                 self._note_beats(found.value)
-            self._note_saves()
+            self._note_checkpoints()
         except TpuctlError as error:
             self._lost_contact(error)
             return
@@ -81,7 +81,7 @@ class RunEvidence:
         self.beats = beats
         self.steps |= {b.step for b in beats if b.step is not None and b.phase is not Phase.RESTORE}
 
-    def _note_saves(self) -> None:
+    def _note_checkpoints(self) -> None:
         session = self._sandbox.session
         newest = max((b.incarnation for b in self.beats), default=1)
         for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
@@ -89,15 +89,13 @@ class RunEvidence:
             # By time, not by step: a job that ignores its checkpoint saves the same steps again.
             if one.complete and self._stored.get(key) != one.saved_at:
                 self._stored[key] = one.saved_at
-                _add(self.saves, Save(one.step, one.incarnation or newest))
-        for save in self.saves:
-            _add(self.written, save)
-        for save in self._on_disk():
-            _add(self.written, save)
+                _add(self.checkpoints, RunCheckpoint(one.step, one.incarnation or newest))
+        for made in [*self.checkpoints, *self._on_disk()]:
+            _add(self.written, made)
 
-    def _on_disk(self) -> list[Save]:
+    def _on_disk(self) -> list[RunCheckpoint]:
         """
-        Return the saves on the newest machines' disks since the job's start there.
+        Return the checkpoints on the newest machines' disks since the job's start there.
 
         A job that restarts its count saves below the restored step, which is never committed.
         """
@@ -111,7 +109,7 @@ class RunEvidence:
         for folder in self._sandbox.cloud.glob("machines/*/opt/tpuctl/checkpoints"):
             with contextlib.suppress(OSError):
                 steps += _saved_since(started[0], folder, format_of(spec.format, spec.marker))
-        return [Save(step, newest) for step in steps]
+        return [RunCheckpoint(step, newest) for step in steps]
 
     def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
         """Return the evidence of one machine; *beats* are the last reports of its workers."""
@@ -122,8 +120,8 @@ class RunEvidence:
         began = max(b.timings.get(mark, 0.0) for b in beats for mark in ("boot", "setup_done", "spawned"))
         return Shown(
             step=None if step < 0 else step,
-            saves=len({s.step for s in self.saves if s.incarnation == incarnation}),
-            saved=max([committed, *(s.step for s in self.saves)]),
+            checkpoints=len({s.step for s in self.checkpoints if s.incarnation == incarnation}),
+            saved=max([committed, *(s.step for s in self.checkpoints)]),
             seconds=time.time() - began if began else 0.0,
             line=moment.trigger is Trigger.LOG and self._said(moment.pattern, incarnation),
         )
@@ -149,7 +147,7 @@ class RunEvidence:
             outcome=outcome,
             message=message,
             beats=self.beats,
-            saves=tuple(self.saves),
+            checkpoints=tuple(self.checkpoints),
             written=tuple(self.written),
             steps=frozenset(self.steps),
             losses={number: tuple(points) for number, points in curves.items()},
@@ -182,14 +180,14 @@ def newest_step(beat: Heartbeat) -> int:
     return max((n for n in (beat.step, beat.committed_step) if n is not None), default=-1)
 
 
-def _add(saves: list[Save], save: Save) -> None:
-    if save not in saves:
-        saves.append(save)
+def _add(checkpoints: list[RunCheckpoint], one: RunCheckpoint) -> None:
+    if one not in checkpoints:
+        checkpoints.append(one)
 
 
 def _saved_since(moment: float, folder: Path, format_: Format) -> list[int]:
     """
-    Return the steps of complete saves in *folder* that changed after *moment*. Raise OSError.
+    Return the steps of complete checkpoints in *folder* that changed after *moment*. Raise OSError.
 
     A save that is replaced in place shows its step only in its content.
     """
