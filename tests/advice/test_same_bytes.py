@@ -1,8 +1,8 @@
 """Checkpoints of two runs: the same, different, or not to be compared."""
 
-from orchestrator.advice.rehearsal.same_bytes import FilePrint, Likeness, compare
+from orchestrator.advice.rehearsal.same_bytes import FileDigest, Likeness, compare
 
-A, B, C = (FilePrint(letter * 64) for letter in "abc")
+A, B, C = (FileDigest(letter * 64) for letter in "abc")
 
 
 def likeness(ours, theirs):
@@ -32,11 +32,11 @@ def test_notes_beside_the_numbers_may_differ():
 
 def test_an_archive_with_other_times_is_compared_by_its_members():
     """The time of a save is in the archive of Keras; the weights are the same."""
-    ours = FilePrint("a" * 64, {"weights.h5": 1, "metadata.json": 5})
-    assert likeness({"m": ours}, {"m": FilePrint("b" * 64, {"weights.h5": 1, "metadata.json": 6})}) == (
+    ours = FileDigest("a" * 64, {"weights.h5": 1, "metadata.json": 5})
+    assert likeness({"m": ours}, {"m": FileDigest("b" * 64, {"weights.h5": 1, "metadata.json": 6})}) == (
         Likeness.SAME, (),
     )  # fmt: skip
-    assert likeness({"m": ours}, {"m": FilePrint("b" * 64, {"weights.h5": 2})})[0] is Likeness.DIFFERENT
+    assert likeness({"m": ours}, {"m": FileDigest("b" * 64, {"weights.h5": 2})})[0] is Likeness.DIFFERENT
 
 
 def test_files_with_random_names_are_compared_by_their_bytes_or_not_at_all():

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.advice.rehearsal.recovery import ResumeDefect
 from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, RunCheckpoint
-from orchestrator.advice.rehearsal.same_bytes import FilePrint
+from orchestrator.advice.rehearsal.same_bytes import FileDigest
 from orchestrator.advice.rehearsal.verdict import Cause, RehearsalResult, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
@@ -127,7 +127,7 @@ def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
 def test_without_an_undisturbed_run_nothing_is_said_about_loss_and_bytes():
     """No comparison, no claim."""
     found = verdict(GOOD, undisturbed=None)
-    assert (found.same_loss, found.same_bytes, found.lost_s) == (None, None, None)
+    assert (found.same_loss, found.same_bytes, found.longer_s) == (None, None, None)
     assert any("weaker: nothing to compare; it came back 1 of 1 times" in t for t in verdict_lines(found))
 
 
@@ -269,12 +269,12 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
 
 def test_equal_bytes_are_as_strong_as_an_equal_loss():
     """A job without a loss is compared by its last checkpoint."""
-    prints = {100: {"w0/w.npz": FilePrint("a" * 64)}}
-    whole = replace(WHOLE, beats=tuple(quiet(beat(1, 100))), prints=prints)
-    found = verdict(quiet(*GOOD), undisturbed=whole, prints=prints)
+    digests = {100: {"w0/w.npz": FileDigest("a" * 64)}}
+    whole = replace(WHOLE, beats=tuple(quiet(beat(1, 100))), digests=digests)
+    found = verdict(quiet(*GOOD), undisturbed=whole, digests=digests)
     assert found.same_bytes
     assert not any("weaker" in line for line in verdict_lines(found))
-    other = verdict(quiet(*GOOD), undisturbed=whole, prints={100: {"w0/w.npz": FilePrint("b" * 64)}})
+    other = verdict(quiet(*GOOD), undisturbed=whole, digests={100: {"w0/w.npz": FileDigest("b" * 64)}})
     assert other.survives
     assert other.same_bytes is False
     assert other.causes == (Cause.DIFFERENT,)
@@ -325,7 +325,7 @@ def test_a_job_that_fails_under_faults_shows_its_lines_too():
     assert found.result is RehearsalResult.FAIL
     assert verdict_lines(found)[1] == "FAIL: the job did not reach its end: exit status 3"
     assert "    | boom" in verdict_lines(found)
-    assert found.lost_s is None
+    assert found.longer_s is None
 
 
 def test_the_commands_for_a_retained_cloud_can_be_pasted_into_another_shell():

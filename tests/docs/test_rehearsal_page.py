@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun, RunCheckpoint
-from orchestrator.advice.rehearsal.same_bytes import FilePrint
+from orchestrator.advice.rehearsal.same_bytes import FileDigest
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
@@ -35,12 +35,12 @@ def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
     return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
 
 
-def observed_run(beats, saves, faults=(), prints=0, outcome=Outcome.DONE, **more):
-    """Return a run; *prints* describes the bytes of its last checkpoint."""
+def observed_run(beats, saves, faults=(), digests=0, outcome=Outcome.DONE, **more):
+    """Return a run; *digests* describes the bytes of its last checkpoint."""
     saved = tuple(RunCheckpoint(step, incarnation) for step, incarnation in saves)
-    last = {saved[-1].step: {"w0/model.npz": FilePrint(f"{prints:064d}")}} if saved else {}
+    last = {saved[-1].step: {"w0/model.npz": FileDigest(f"{digests:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)
-    known = {"checkpoints": saved, "written": saved, "prints": last, "steps": steps, **more}
+    known = {"checkpoints": saved, "written": saved, "digests": last, "steps": steps, **more}
     return ObservedRun(outcome, beats=tuple(beats), faults=tuple(faults), **known)
 
 

@@ -82,6 +82,11 @@ RETIRED = {
     "steps_redone_at_least": "steps_redone_is_least",
     "_commit_step": "_commit_checkpoint; a step is one update of the model",
     "_judged_step": "_checkpoint_of",
+    "_note_saves": "_note_checkpoints; a save is what the job writes for one",
+    "FilePrint": "FileDigest; what a job prints is its output",
+    "Prints": "Digests",
+    "read_prints": "read_digests",
+    "lost_s": "longer_s",
     "steps_redone_at_most": "upper_steps_redone",
 }
 """Of classes, functions, arguments and fields."""

@@ -15,14 +15,14 @@ DONE = "ok"
 
 @dataclass(frozen=True)
 class Entry:
-    """One change of the intent journal; *outcome* is empty while no result is known."""
+    """One change of the intent journal; *result* is empty while none is known."""
 
     at: float
     kind: str
     verb: str
     name: str
     message: str
-    outcome: str = ""
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -149,9 +149,9 @@ def journal_of(
 
 
 def _result(entry: Entry, refused: Mapping[Entry, str]) -> str:
-    if entry.outcome == DONE:
+    if entry.result == DONE:
         return "done"
-    return refused.get(entry) or entry.outcome or "no result known"
+    return refused.get(entry) or entry.result or "no result known"
 
 
 def _named(entry: Entry) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from orchestrator.advice.rehearsal.same_bytes import Prints
+from orchestrator.advice.rehearsal.same_bytes import Digests
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
@@ -65,8 +65,8 @@ class ObservedRun:
     What one run has shown; *beats* are the last reports of all incarnations.
 
     *checkpoints* are complete in the bucket, *written* also those observed only on a machine's disk, both in
-    the order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *prints* are
-    the fingerprints of the remaining checkpoints, by step. *log* is the end of the job's own output.
+    the order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *digests* are
+    those of the files of the remaining checkpoints, by step. *log* is the end of the job's own output.
     """
 
     outcome: Outcome | None
@@ -77,7 +77,7 @@ class ObservedRun:
     written: tuple[RunCheckpoint, ...] = ()
     steps: frozenset[int] = frozenset()
     losses: Mapping[int, tuple[tuple[int, float], ...]] = field(default_factory=dict)
-    prints: Mapping[int, Prints] = field(default_factory=dict)
+    digests: Mapping[int, Digests] = field(default_factory=dict)
     torn: int = 0
     log: tuple[str, ...] = ()
 

@@ -18,14 +18,14 @@ STAMPED = frozenset({"metadata.json"})
 
 
 @dataclass(frozen=True)
-class FilePrint:
-    """The fingerprint of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
+class FileDigest:
+    """The digest of one file: its sha256, and for a zip archive (npz, pt, keras) each member's CRC-32."""
 
     sha256: str
     members: Mapping[str, int] | None = None
 
 
-Prints = Mapping[str, FilePrint]
+Digests = Mapping[str, FileDigest]
 
 
 class Likeness(Enum):
@@ -46,7 +46,7 @@ class Comparison:
     differ: tuple[str, ...] = ()
 
 
-def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Comparison | None:
+def compare(ours: Mapping[int, Digests], theirs: Mapping[int, Digests]) -> Comparison | None:
     """Compare the newest step that both have; return None if there is none."""
     common = set(ours) & set(theirs)
     if not common:
@@ -69,13 +69,13 @@ def compare(ours: Mapping[int, Prints], theirs: Mapping[int, Prints]) -> Compari
     return Comparison(Likeness.DIFFERENT, step, len({*mine, *other}), named)
 
 
-def _learnt(prints: Prints) -> Prints:
+def _learnt(digests: Digests) -> Digests:
     """Return the files with learnt numbers; all files if none looks like one."""
     # If only side files are left, compare them: comparing nothing would look like equality.
-    return {name: one for name, one in prints.items() if not NOTES.search(name)} or prints
+    return {name: one for name, one in digests.items() if not NOTES.search(name)} or digests
 
 
-def _alike(one: FilePrint, other: FilePrint) -> bool:
+def _alike(one: FileDigest, other: FileDigest) -> bool:
     if one.sha256 == other.sha256:
         return True
     if one.members is None or other.members is None:

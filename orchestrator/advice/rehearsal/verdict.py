@@ -83,7 +83,7 @@ class RehearsalVerdict:
     loss: float | None
     undisturbed_loss: float | None
     torn: int
-    lost_s: float | None
+    longer_s: float | None
     causes: tuple[Cause, ...]
     missed: int = 0
     silent: bool = False
@@ -142,7 +142,7 @@ class RehearsalVerdict:
             "same_checkpoint": self.same_bytes,
             "checkpoint": compared,
             "torn": self.torn,
-            "lost_s": self.lost_s,
+            "longer_s": self.longer_s,
             "missed": self.missed,
             "failure": crash,
             "causes": [cause.value for cause in self.causes],
@@ -159,7 +159,7 @@ def judge(disturbed: ObservedRun, undisturbed: ObservedRun | None, missed: int =
     divergence = _divergence(disturbed, undisturbed) if undisturbed and same is False else None
     crash = None if disturbed.done else _crash(RehearsedRun.DISTURBED, disturbed)
     # A run that did not reach its end has another last step, so its bytes would differ anyway.
-    compared = compare(disturbed.prints, undisturbed.prints) if undisturbed and disturbed.done else None
+    compared = compare(disturbed.digests, undisturbed.digests) if undisturbed and disturbed.done else None
     found = RehearsalVerdict(
         done=disturbed.done,
         recoveries=recoveries,
@@ -167,7 +167,7 @@ def judge(disturbed: ObservedRun, undisturbed: ObservedRun | None, missed: int =
         loss=loss,
         undisturbed_loss=whole,
         torn=disturbed.torn,
-        lost_s=_more(disturbed, undisturbed) if known and disturbed.done else None,
+        longer_s=_more(disturbed, undisturbed) if known and disturbed.done else None,
         causes=(),
         # After a crash it is unknown whether the fault would have come.
         missed=missed if disturbed.done else 0,

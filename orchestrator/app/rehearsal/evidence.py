@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orchestrator.advice.rehearsal.run import Moment, ObservedRun, RunCheckpoint, Shown, Trigger
-from orchestrator.app.rehearsal.checkpoint_prints import read_prints
+from orchestrator.app.rehearsal.checkpoint_digests import read_digests
 from orchestrator.app.rehearsal.sandbox import Sandbox
 from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format, SaveState
@@ -151,7 +151,7 @@ class RunEvidence:
             written=tuple(self.written),
             steps=frozenset(self.steps),
             losses={number: tuple(points) for number, points in curves.items()},
-            prints=read_prints(store, read_checkpoints(store, session.spec.job.checkpoint)),
+            digests=read_digests(store, read_checkpoints(store, session.spec.job.checkpoint)),
             torn=sum("torn-" in line for _, _, line in self._lines),
         )
         return replace(run, log=self._tail(run.failed))

@@ -57,7 +57,7 @@ def build(
     started = time.time()
     entries = sent_files(source, limit, written)
     added = dict(sorted((more or {}).items()))
-    mark = _fingerprint(source, entries, added)
+    mark = _source_digest(source, entries, added)
     known = _known(out_dir, mark)
     digest = known or _pack(source.resolve(), entries, out_dir, added)
     newest = max((entry.stamp[2] for entry in entries), default=0) / 1e9
@@ -199,14 +199,14 @@ def _changing(root: Path, entry: SourceEntry, message: str) -> UsageError:
     )
 
 
-def _fingerprint(source: Path, entries: Sequence[SourceEntry], more: Mapping[str, bytes]) -> str:
+def _source_digest(source: Path, entries: Sequence[SourceEntry], more: Mapping[str, bytes]) -> str:
     sent = [(e.path, e.mode, e.size, e.link, e.stamp) for e in entries]
     text = repr([str(source.resolve()), _LEVEL, sent, *([more] if more else [])])
     return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def _known(out_dir: Path, mark: str) -> str:
-    """Return the digest of the bundle that was built for this fingerprint, else ""."""
+    """Return the digest of the bundle that was built for these files, else ""."""
     try:
         found = json.loads((out_dir / _CACHE).read_text())
         digest = str(found["digest"])

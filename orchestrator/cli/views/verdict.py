@@ -50,8 +50,8 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
         lines += [f"  compare    {text}" for text in _strength(verdict)]
         lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
     lines += _costs(verdict.recoveries)
-    if verdict.lost_s is not None:
-        lines.append(f"  longer than the undisturbed run by {verdict.lost_s:.0f} s")
+    if verdict.longer_s is not None:
+        lines.append(f"  longer than the undisturbed run by {verdict.longer_s:.0f} s")
     return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
 
 

@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from orchestrator.advice.rehearsal.same_bytes import FilePrint, Prints
+from orchestrator.advice.rehearsal.same_bytes import Digests, FileDigest
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.ports import Store
@@ -15,20 +15,20 @@ NEWEST = 3
 """Number of the newest checkpoints to read; two runs can be compared if they have one step in common."""
 
 
-def read_prints(store: Store, checkpoints: Sequence[BucketCheckpoint]) -> dict[int, Prints]:
-    """Return the fingerprints of the newest complete checkpoints, by step. Raise TpuctlError."""
+def read_digests(store: Store, checkpoints: Sequence[BucketCheckpoint]) -> dict[int, Digests]:
+    """Return the digests of the newest complete checkpoints, by step. Raise TpuctlError."""
     complete = [one for one in checkpoints if one.complete]
     newest: dict[int, BucketCheckpoint] = {}
     for one in complete:
         newest.setdefault(one.step, one)
-    return {step: _prints(store, one) for step, one in list(newest.items())[:NEWEST]}
+    return {step: _digests(store, one) for step, one in list(newest.items())[:NEWEST]}
 
 
-def _prints(store: Store, checkpoint: BucketCheckpoint) -> Prints:
+def _digests(store: Store, checkpoint: BucketCheckpoint) -> Digests:
     return {
         _relative(name, checkpoint): found
         for name, sha256 in checkpoint.objects
-        if (found := _print(store, name, sha256)) is not None
+        if (found := _digest(store, name, sha256)) is not None
     }
 
 
@@ -38,15 +38,15 @@ def _relative(name: str, checkpoint: BucketCheckpoint) -> str:
     return "/".join(parts if checkpoint.incarnation is None else parts[2:])
 
 
-def _print(store: Store, name: str, sha256: str) -> FilePrint | None:
+def _digest(store: Store, name: str, sha256: str) -> FileDigest | None:
     if not name.endswith(ARCHIVES):
         # Trust the recorded sha256 to save the download; `checkpoints --verify` compares it with the bytes.
         known = sha256 or store.sha256(name)
-        return FilePrint(known) if known else None
-    with tempfile.TemporaryDirectory(prefix="tpuctl-prints-") as folder:
+        return FileDigest(known) if known else None
+    with tempfile.TemporaryDirectory(prefix="tpuctl-digests-") as folder:
         path = Path(folder) / "archive"
         found = store.download(name, path)
-        return None if found is None else FilePrint(found, _members(path))
+        return None if found is None else FileDigest(found, _members(path))
 
 
 def _members(path: Path) -> dict[str, int] | None:
