@@ -249,6 +249,9 @@ def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
     # Recorded first, so that after a kill no watch recreates machines. The record is closed last.
     deletion.begin()
     leftovers = list(deletion.machines())
+    if not bucket:
+        # For a report: that the machines were deleted, and what was only seen now.
+        deletion.deployment.store_events()
     if not leftovers:
         if bucket:
             deletion.report(f"bucket {bucket} and its data")

@@ -1,6 +1,7 @@
 """Delete everything that carries the deployment's label, and prove it by listing."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -26,16 +27,20 @@ from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, R
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.queued_tpus import nodes_of
-from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error, poll, zones_to_observe
+from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error, observe, poll, zones_to_observe
 from orchestrator.errors import (
+    UNFORESEEN,
     AuthError,
     LeaseHeldError,
     TpuctlError,
     TransientError,
 )
+from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.fleet.deployments import fleet_of
+from orchestrator.planning.news import preemption, with_preemption
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
+from orchestrator.planning.update_record import update_record
 
 M = TypeVar("M", Node, Vm)
 
@@ -148,6 +153,7 @@ class Deletion:
         self._deletions: dict[str, Operation] = {}
         self._gone: set[str] = set()
         self._missing: dict[str, float] = {}
+        self._recorded = False
 
     def begin(self) -> None:
         """
@@ -155,11 +161,34 @@ class Deletion:
 
         If the bucket refuses the write, the deletion continues; `close` records the end of it.
         """
+        self._record_last_observation()
         try:
             self._records.update(closing)
         except TpuctlError as error:
             self._raise_if_lease_lost(error)
             self._sink(Event(self._clock.now(), EventKind.FAILURE, f"the record: {error.message}"))
+
+    def _record_last_observation(self) -> None:
+        """
+        Add what machines and their reports show to the record, with the next write.
+
+        No watcher may have run: afterwards nothing tells of the last checkpoint, or of a preemption.
+        """
+        # A fleet's watch observes its nodes.
+        if self._recorded or self._of_fleet or not was_started(self._records.current):
+            return
+        self._recorded = True
+        # Nothing that is observed, and no failure to observe, may prevent the deletion.
+        with suppress(TpuctlError, *UNFORESEEN):
+            before = self._records.current
+            world = observe(
+                self._cloud, self._spec, before, self.deployment.blueprint.bucket, self._clock.now()
+            )
+            after = update_record(before, world)
+            lost = preemption(self._spec, before, after, world)
+            self._records.update_later(lambda _: after if lost is None else with_preemption(after))
+            if lost is not None:
+                self._sink(lost)
 
     def _raise_if_lease_lost(self, error: TpuctlError) -> None:
         """Raise *error* if another tpuctl has taken the lease, unless the user chose to continue without it."""

@@ -14,7 +14,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
-from orchestrator.domain.status import DeploymentStatus
+from orchestrator.domain.status import DeploymentState, DeploymentStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_text, span_text
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
@@ -79,6 +79,7 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         **_money(facts),
         "uses": _uses(facts),
         "goodput": facts.summary.goodput,
+        "has_steps": facts.summary.steps is not None,
         "wall": facts.summary.wall_s,
         "recoveries": facts.summary.recoveries,
         "parts": PARTS,
@@ -157,9 +158,13 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     outcome = status.outcome
     nexts = "; ".join(status.next_steps)
     headline = (facts.record.message or "the deployment has ended") if outcome else nexts
+    if status.state is DeploymentState.DOWN:
+        headline = "`tpuctl down` has run: nothing exists that is billed but the data, which is kept"
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
-    saved = [w.checkpoint_step for w in status.workers if w.checkpoint_step is not None]
+    reported = [w.checkpoint_step for w in status.workers if w.checkpoint_step is not None]
+    # Without machines no report names one; the bucket still has it.
+    saved = reported or [step for step in [status.checkpoint_step] if step is not None]
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
     redone, redone_message = redone_texts(summary)
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
@@ -185,7 +190,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
             _tile("TPUs used", f"{used}", ""),
             _tile("steps redone", redone, redone_message),
             _tile("useful time", UNKNOWN if summary.goodput is None else f"{summary.goodput:.0%}",
-                  "of the time went into steps that count"),
+                  "" if summary.goodput is None else "of the time went into steps that count"),
         ],
         "foot": f"tpuctl {__version__}. {facts.breakdown.prices.date_text}. Costs are estimates, not a bill.",
     }  # fmt: skip

@@ -1,7 +1,7 @@
 """Summarise a finished run: steps, loss, preemptions, repeated steps, recovery by part, goodput, cost."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import ceil, inf
 
@@ -109,15 +109,15 @@ def summarise(
     seconds, *trained* for how many seconds steps were made that count (`use_spans`).
     """
     # A machine that was preempted before it trained has no steps to lose.
-    with_steps = (b for b in beats if b.worker == 0 and b.step is not None)
-    chain = sorted(with_steps, key=lambda b: b.incarnation)
+    mine = [_with_last_step(beat) for beat in beats if beat.worker == 0]
+    chain = sorted((b for b in mine if b.step is not None), key=lambda b: b.incarnation)
     ways = [
         (before, after)
         for before, after in pairwise(chain)
         if not any(before.incarnation < first <= after.incarnation for first in begun)
     ]
-    redone = sum(max(0, (before.step or 0) - (after.resumed_from or 0)) for before, after in ways)
-    started = sorted((b for b in beats if b.worker == 0 and _started(b)), key=lambda b: b.incarnation)
+    redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in ways)
+    started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(beat) for beat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
     untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
@@ -153,6 +153,16 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
         text,
         f"{least:,} up to the last report of each lost TPU{'' if most is None else ', the rest estimated'}",
     )
+
+
+def _with_last_step(beat: Heartbeat) -> Heartbeat:
+    """Return the report with the last step of the attempt before, while the present one has made none."""
+    return replace(beat, step=beat.trained[-1].reached) if beat.step is None and beat.trained else beat
+
+
+def _first_resumed(beat: Heartbeat) -> int:
+    """Return the step from which the first attempt on a machine trained, 0 for the beginning."""
+    return beat.trained[0].start if beat.trained else beat.resumed_from or 0
 
 
 def counts(beat: Heartbeat) -> bool:
@@ -198,7 +208,7 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
     age = before.updated - before.timings.get("spawned", -inf)
     alive = min(observed - before.updated, report_pause(age, heartbeat) + UNNOTICED)
     reached = before.step + ceil(before.rate * max(0.0, alive))
-    resumed = after.resumed_from or 0
+    resumed = _first_resumed(after)
     apart, commit = before.observed_save_interval, before.commit_seconds
     # Not for several machines: what one has committed counts only when all have.
     if resumed and before.workers == 1 and apart is not None and commit is not None:

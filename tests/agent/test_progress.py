@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.attempt.progress_tracker import ProgressTracker
 from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known, read_progress
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.printed.choose import Printed
@@ -187,3 +188,21 @@ def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -
     assert [round(status.pause(now + age)) for age in (0, 8, 40, 400)] == [2, 2, 10, 30]
     fast = lab.machine("fast", HEARTBEAT_SECONDS=0.2)
     assert fast.parts().status.pause(now) == 0.2
+
+
+def test_a_save_beyond_the_last_printed_step_does_not_hide_that_steps_are_printed(lab: AgentLab) -> None:
+    """A job prints each tenth step and is stopped between two of them: it has not reported its saves only."""
+    parts = lab.machine().parts()
+    tracker = ProgressTracker(parts)
+    tracker.begin(trains=True)
+    tracker.take_output(b"step 10 loss 0.5\n")
+    tracker.observe(None)
+    by = parts.status.get("progress_from")
+    assert by not in ("", "commits")
+    parts.local.newest = 13
+    tracker.observe(None, last=True)
+    assert (parts.status.get("step"), parts.status.get("progress_from")) == (13, by)
+    tracker.begin(trains=True)
+    parts.local.newest = 20
+    tracker.observe(13)
+    assert parts.status.get("progress_from") == "commits"

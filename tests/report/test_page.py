@@ -12,6 +12,7 @@ from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
+from orchestrator.domain.status import DeploymentState
 from orchestrator.pricing.use_spans import Use, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import MAX_POINTS, losses
@@ -312,3 +313,20 @@ def test_a_request_that_was_refused_counts_as_no_tpu():
     spans = tuple(span for span in reported.record.spans if span is not nodes[1])
     words = Reader(page(replace(reported, record=replace(reported.record, spans=spans)))).words
     assert f"TPUs used{len(nodes) - 1}" in words
+
+
+def test_the_page_of_a_deployment_that_is_down_says_so_and_shows_its_checkpoint():
+    """No plan of a next `up`, and no sentence about a figure that is not known."""
+    found = facts()
+    status = replace(
+        found.status, state=DeploymentState.DOWN, outcome=None, workers=(), checkpoint_step=1230,
+        next_steps=("create VM mine-vm: there is none yet",),
+    )  # fmt: skip
+    summary = replace(found.summary, goodput=None)
+    words = Reader(page(replace(found, status=status, summary=summary))).words
+    assert "`tpuctl down` has run" in words
+    assert "create VM" not in words
+    assert "step 1,230" in words
+    assert "not known of the time" not in words
+    assert "reports no steps" not in words
+    assert "a TPU has reported its saves only" in words

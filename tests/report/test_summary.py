@@ -7,6 +7,7 @@ import pytest
 
 from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.report.summary import Summary, summarise
@@ -245,3 +246,13 @@ def test_steps_that_were_not_counted_are_not_called_none():
     lines = "\n".join(summary_lines(Summary(60, None, 2, None, True, (), None, 9.0, 0, 0), unbilled=True))
     assert "steps redone    not known" in lines
     assert "%" not in lines
+
+
+def test_new_code_that_has_made_no_step_yet_hides_no_figure():
+    """Until then the steps are those of the attempt before, on the same TPU."""
+    trained = (Training(1, T - 90, T - 10, 0, 57),)
+    now = beat(1, None, 57, attempt=2, trained=trained, timings={"first_step": T - 90, "spawned": T - 5})
+    found = summary([now], trained=80.0)
+    assert (found.steps, found.goodput) == (57, 0.4)
+    later = replace(beat(2, 100, 90), attempt=2, trained=(Training(1, T + 9, T + 20, 50, 90),))
+    assert summary([beat(1, 57), later]).steps_redone == 7

@@ -34,6 +34,7 @@ class ProgressTracker:
         self._output = Output(self._parts.settings.progress)
         self._reported = ProgressReader()
         self._known = Known()
+        self._source = ""
         self._rate = StepRate()
         self._pauses = SavePauses()
         self._save: Optional[int] = None
@@ -71,10 +72,13 @@ class ProgressTracker:
         if now.step is not None and (now.step, now.source) != (self._known.step, self._known.source):
             self._record_step(now, resumed)
         self._known = now
+        if now.source != COMMITS or not self._source:
+            # A save beyond the last printed step, as at every stop, does not make it a job that prints none.
+            self._source = now.source
         rate = self._rate.value if printed.rate is None else printed.rate
         self._parts.status.set(
             step=now.step, loss=now.loss, loss_step=now.loss_step, rate=rate, reported_target_steps=now.total,
-            progress_from=now.source,
+            progress_from=self._source,
         )  # fmt: skip
         self._parts.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
 

@@ -26,6 +26,7 @@ from orchestrator.domain.status import (
     WatcherStatus,
     WorkerStatus,
 )
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.publish.published_copy import Snapshot, published_here
 from orchestrator.engine.publish.published_status import published
@@ -159,7 +160,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         unpriced=tuple(cost.breakdown.unpriced if cost else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
-        checkpoint_step=common_step(beats) or _step_in_bucket(found),
+        checkpoint_step=common_step(beats) or _step_in_bucket(session, found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
@@ -186,10 +187,17 @@ def _resumes_from(state: DeploymentState, found: JudgedDeployment) -> int | None
     return common_step(found.world.known_heartbeats) or found.record.deadline.progress.step or None
 
 
-def _step_in_bucket(found: JudgedDeployment) -> int | None:
+def _step_in_bucket(session: Session, found: JudgedDeployment) -> int | None:
     """Return the newest step in the bucket of a deployment that is down, None if it is up or has none."""
-    down = not found.record.job.bundle and isinstance(found.world.bucket, Present)
-    return found.record.deadline.progress.step or None if down else None
+    if found.record.job.bundle or not isinstance(found.world.bucket, Present):
+        return None
+    known = found.record.deadline.progress.step or None
+    try:
+        # The bucket itself: the last save may be later than the last report that anyone has read.
+        saved = read_checkpoints(session.store, session.spec.job.checkpoint)
+    except TpuctlError:
+        return known
+    return max((one.step for one in saved if one.complete), default=known)
 
 
 def _saves(found: SaveInterval | None) -> SavesStatus | None:

@@ -1,0 +1,48 @@
+"""`down` where no watcher ran: what the bucket and the last reports tell is in every later command."""
+
+from orchestrator.contract.bucket.object_names import EVENTS
+from tests.kit.user import User
+
+G1 = "demo-tpu-g1"
+
+
+def test_down_records_a_preemption_and_the_last_checkpoint_that_no_watcher_saw(cloud, user: User):
+    """Preempted and deleted without a watch: it was a preemption, and the newest step is the bucket's."""
+    user.up()
+    cloud.wait(900)
+    cloud.model.preempt(G1, notice=False)
+    cloud.wait(60)
+    before = user.run("status", "--fresh", "--json").document
+    assert before["preemptions"] == 1
+    user.down()
+    saved = max(step for step, _ in cloud.machines.complete(cloud.buckets()[0]))
+    after = user.run("status", "--json").document
+    assert (after["preemptions"], after["checkpoint_step"]) == (1, saved)
+    stored = cloud.objects(EVENTS)
+    assert [name for name in stored if name.endswith("-preempted.json")]
+    assert [name for name in stored if name.endswith("-delete.json")]
+    again = user.run("report", "--json").document
+    assert again["summary"]["preemptions"] == 1
+
+
+def test_a_second_down_counts_no_preemption_again(cloud, user: User):
+    """The first one was killed after it had recorded it."""
+    user.up()
+    cloud.wait(900)
+    cloud.model.preempt(G1, notice=False)
+    user.run("down", "--yes", kill=("tpu.nodes.delete", "after"))
+    user.down()
+    assert user.run("status", "--json").document["preemptions"] == 1
+
+
+def test_status_of_a_deployment_that_is_down_asks_the_bucket_for_its_checkpoint(cloud, user: User):
+    """The last save came after the last report that `down` could read."""
+    cloud.machines.reports_nothing = lambda worker: cloud.clock.now() > cloud.reports_until
+    cloud.reports_until = float("inf")
+    user.up()
+    cloud.wait(900)
+    cloud.reports_until = cloud.clock.now()
+    cloud.wait(900)
+    user.down()
+    saved = max(step for step, _ in cloud.machines.complete(cloud.buckets()[0]))
+    assert user.run("status", "--json").document["checkpoint_step"] == saved
