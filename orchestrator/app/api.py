@@ -181,7 +181,7 @@ class TpuFleet(_OfFile):
 
     def up(self) -> tuple[str, ...]:
         """Bring up VM, Slurm and nodes; return the names of the nodes that are up. They are billed from now."""
-        return fleet_up(self._choice, self._reporter, lambda _: self._reporter, lambda _: None).up
+        return fleet_up(self._choice, self._reporter, lambda _: self._reporter, lambda _: None).nodes_up
 
     def watch(self, *, stop: threading.Event | None = None) -> None:
         """Replace preempted nodes and keep the queue whole until *stop*, or the end of the budget."""

@@ -85,9 +85,9 @@ class TpuTime:
     def uses(self, end: float) -> list[UseSpan]:
         """Return the uses of the TPU's time, up to *end*."""
         lost = self.following is not None
-        is_up = not lost and self.span.until is None
+        exists = not lost and self.span.until is None
         return use_spans_of(
-            self.span.since, max(self.span.since, end), self.beat, self.first, lost=lost, is_up=is_up
+            self.span.since, max(self.span.since, end), self.beat, self.first, lost=lost, exists=exists
         )
 
 
@@ -132,16 +132,16 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
 
 
 def use_spans_of(
-    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, is_up: bool
+    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, exists: bool
 ) -> list[UseSpan]:
     """
     Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
-    *lost* says that another TPU has replaced it, *is_up* that it exists.
+    *lost* says that another TPU has replaced it, *exists* that it is there.
     """
     if beat is None:
         # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
-        return [UseSpan(since, end, first if is_up else Use.UNKNOWN)]
+        return [UseSpan(since, end, first if exists else Use.UNKNOWN)]
     found, ended = [], beat.phase in OVER
     for training, useful_until in _trained_before(beat):
         began = _within(since, training.began, end)

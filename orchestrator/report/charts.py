@@ -110,7 +110,7 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
             "name": lane.name,
             "zone": lane.zone,
             "steps": lane.steps,
-            "is_up": lane.is_up,
+            "exists": lane.exists,
             "bars": [
                 {
                     "x": position(bar.since),

@@ -48,7 +48,7 @@ def _time(usage: FleetUsage) -> tuple[float, float]:
     begins += [job.submission.submitted_at for job in usage.jobs]
     ends = [lane.use_spans[-1].until for lane in usage.lanes if lane.use_spans]
     ends += [end.at for job in usage.jobs for end in job.ends.values()]
-    goes_on = any(lane.is_up for lane in usage.lanes)
+    goes_on = any(lane.has_machine for lane in usage.lanes)
     since = min(begins, default=usage.now)
     return since, max(since + 1.0, usage.now if goes_on or not ends else max(ends))
 
@@ -63,7 +63,7 @@ def _head(usage: FleetUsage) -> dict[str, Any]:
     tasks = sum(len(job.submission.parameters) for job in usage.jobs)
     done = sum(one[TaskState.DONE] for one in counts)
     open_ = sum(one[state] for one in counts for state in OPEN)
-    live, cost = sum(lane.is_up for lane in usage.lanes), usage.cost
+    live, cost = sum(lane.has_machine for lane in usage.lanes), usage.cost
     state = "done" if tasks and not open_ else "at work" if usage.at_work else "idle"
     uses = {
         use: sum(p.until - p.since for lane in usage.lanes for p in lane.use_spans if p.use is use)

@@ -34,7 +34,7 @@ class Lane:
     """
     The lane of one machine; a VM has no *number*, and its bars only show that it runs.
 
-    *steps* says in words which steps it trained, *is_up* that it exists.
+    *steps* says in words which steps it trained, *exists* that its machine does.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Lane:
     number: int | None = None
     marks: tuple[TimelineMark, ...] = ()
     steps: str = ""
-    is_up: bool = False
+    exists: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def timeline(
             vms.setdefault((span.name, span.zone), []).append(span)
     for (name, zone), existed in vms.items():
         bars = tuple(UseSpan(span.since, _end(span, now), Use.TRAINING) for span in existed)
-        lanes.append(Lane(name, zone, bars, is_up=any(span.until is None for span in existed)))
+        lanes.append(Lane(name, zone, bars, exists=any(span.until is None for span in existed)))
     since = min((span.since for span in spans), default=now)
     until = max((_end(span, now) for span in spans), default=now)
     return Timeline(since, max(until, since + 1.0), tuple(lanes))
@@ -91,14 +91,14 @@ def _node(one: TpuTime, events: Sequence[Event], now: float) -> Lane:
     """Return one TPU's lane, by the same words and rules as `cost_breakdown`."""
     span, beat = one.span, one.beat
     number = incarnation_of(span.name, {}) or 0
-    end, is_up = _end(span, now), span.until is None
+    end, exists = _end(span, now), span.until is None
     lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
     marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
     if beat is not None and beat.phase in {Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED}:
         kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
         marks.append(TimelineMark(min(beat.updated, end), kind))
     shown = tuple(bar for bar in one.uses(end) if bar.until > bar.since)
-    return Lane(span.name, span.zone, shown, number, tuple(marks), _steps(beat), is_up)
+    return Lane(span.name, span.zone, shown, number, tuple(marks), _steps(beat), exists)
 
 
 def _steps(beat: Heartbeat | None) -> str:

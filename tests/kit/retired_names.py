@@ -88,5 +88,7 @@ RETIRED = {
     "read_prints": "read_digests",
     "lost_s": "longer_s",
     "steps_redone_at_most": "upper_steps_redone",
+    "nodes_missing": "nodes_waited_for (by tasks), quota_missing, nodes_not_up",
+    "is_up": "exists, has_machine (a node)",
 }
 """Of classes, functions, arguments and fields."""

@@ -12,7 +12,7 @@ from orchestrator.planning.fleet.size import (
     first_nodes,
     fit,
     free_since,
-    nodes_missing,
+    nodes_waited_for,
     resize,
 )
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
@@ -84,12 +84,12 @@ def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     """One that waits for another job, or is held, gets no node by waiting."""
     submission = Submission("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
     queued = [Queued("sweep", 1, "RUNNING", "7", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7")]
-    assert nodes_missing([submission], {"sweep": {0: TaskState.DONE}}, queued) == 2
-    assert nodes_missing([submission], {"sweep": {0: TaskState.DONE}}, []) == 3
-    assert nodes_missing([replace(submission, held=True)], {}, []) == 0
-    assert nodes_missing([replace(submission, slices=(2, 4))], {}, queued) == 12
+    assert nodes_waited_for([submission], {"sweep": {0: TaskState.DONE}}, queued) == 2
+    assert nodes_waited_for([submission], {"sweep": {0: TaskState.DONE}}, []) == 3
+    assert nodes_waited_for([replace(submission, held=True)], {}, []) == 0
+    assert nodes_waited_for([replace(submission, slices=(2, 4))], {}, queued) == 12
     later = replace(submission, name="later", after={"sweep": "ok"})
-    assert nodes_missing([submission, later], {"sweep": {0: TaskState.DONE}}, queued) == 2
+    assert nodes_waited_for([submission, later], {"sweep": {0: TaskState.DONE}}, queued) == 2
 
 
 def test_nodes_are_wanted_for_users_who_may_use_them():
@@ -97,11 +97,11 @@ def test_nodes_are_wanted_for_users_who_may_use_them():
     one = Submission("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
     two = replace(one, name="two", user="alice")
     queued = [Queued("one", 0, "RUNNING", "7", node="demo-001")]
-    assert nodes_missing([one, two], {}, queued) == 9
-    assert nodes_missing([one, two], {}, queued, over_budget={"alice"}) == 4
+    assert nodes_waited_for([one, two], {}, queued) == 9
+    assert nodes_waited_for([one, two], {}, queued, over_budget={"alice"}) == 4
     fleet_users = FleetUsers({"bob": UserSpec(nodes=3)})
-    assert nodes_missing([one, two], {}, queued, fleet_users) == 7
-    assert nodes_missing([one], {}, queued, FleetUsers({"bob": UserSpec(nodes=1)})) == 0
+    assert nodes_waited_for([one, two], {}, queued, fleet_users) == 7
+    assert nodes_waited_for([one], {}, queued, FleetUsers({"bob": UserSpec(nodes=1)})) == 0
 
 
 def test_a_short_task_between_two_looks_is_no_idleness():
@@ -122,6 +122,6 @@ def test_up_leaves_what_is_up_and_fills_from_the_front():
 def test_what_is_missing_of_the_quota_is_named_exactly():
     """Nodes fill the zones; -1 is no limit."""
     found = fit(5, 8, {"a": 20, "b": 8})
-    assert (found.room, found.missing) == (3, 16)
-    assert fit(5, 8, {"a": -1, "b": 0}).missing == 0
+    assert (found.room, found.quota_missing) == (3, 16)
+    assert fit(5, 8, {"a": -1, "b": 0}).quota_missing == 0
     assert fit(2, 8, {"a": 100}).room == 2

@@ -69,7 +69,7 @@ def test_a_node_boots_waits_works_and_waits():
         (TRAINING, 100, 200, 0),
         (IDLE, 200, 300, -1),
     ]
-    assert lane.is_up
+    assert lane.has_machine
 
 
 def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_until_it_was_gone():
@@ -147,7 +147,7 @@ def test_of_a_machine_that_never_reported_and_is_gone_nothing_is_known():
 def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
     """Each is a row all the same."""
     idle, none = lanes([a_node((0, None), ready=60), a_node(name="n-2")], [], T + 80)
-    assert (reported(idle), reported(none), none.is_up) == (
+    assert (reported(idle), reported(none), none.has_machine) == (
         [(STARTING, 0, 60, -1), (IDLE, 60, 80, -1)],
         [],
         False,

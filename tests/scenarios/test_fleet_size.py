@@ -147,7 +147,7 @@ def test_nothing_shrinks_while_slurm_does_not_answer(cloud, owner):
     assert sorted(cloud.in_use()) == ["demo-001-tpu-g1", "demo-002-tpu-g1"]
     assert "it does not answer" in said.err
     status = owner.run("status", "--json").document
-    assert (status["nodes_wanted"], status["nodes_up"], status["nodes_max"]) == (None, 2, 4)
+    assert (status["nodes_wanted"], status["nodes_requested"], status["nodes_max"]) == (None, 2, 4)
     cloud.queue.silent = False
     watch(owner, 600.0)
     assert cloud.nodes() == {}

@@ -29,7 +29,7 @@ from orchestrator.planning.fleet.size import (
     NodePhase,
     SlurmNode,
     free_since,
-    nodes_missing,
+    nodes_waited_for,
     resize,
 )
 
@@ -225,7 +225,7 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     }
     fleet_users, over = user_store.read_users(fleet.head.store), user_store.over_budget(fleet.head.store)
     return Load(
-        nodes_missing(submissions, ended, queued, fleet_users, over), observations,
+        nodes_waited_for(submissions, ended, queued, fleet_users, over), observations,
         multi_slice_tasks(submissions, ended, queued, over),
         any(submission.slices[1] > 1 for submission in submissions),
     )  # fmt: skip

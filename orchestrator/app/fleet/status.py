@@ -61,7 +61,7 @@ class FleetStatus:
     """
     The state of VM, nodes and queue; *message* is why Slurm did not answer.
 
-    *nodes_up* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
+    *nodes_requested* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
     The cost so far is from *usd* to *upper_usd*, where the price lists differ; *node_usd_hour* and
     *node_upper_usd_hour* are the price of a node, idle or not, None if unknown. *watcher_on* is where the
     watcher runs: `vm`, `elsewhere`, or "" for nowhere.
@@ -76,7 +76,7 @@ class FleetStatus:
     upper_usd: float
     message: str
     size: FleetSpec
-    nodes_up: int
+    nodes_requested: int
     nodes_wanted: int | None
     node_usd_hour: float | None
     node_upper_usd_hour: float | None
@@ -117,13 +117,13 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         state, zone = _tpu(observations[name])
         rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         costs.append(_cost(session))
-    up = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
+    requested = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     price = fleet.price().node
     return FleetStatus(
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}),
         sum(one.known_usd for one in costs), sum(one.upper_usd for one in costs), message,
-        size, up, wanted, price.billed_usd, price.upper_usd,
+        size, requested, wanted, price.billed_usd, price.upper_usd,
         _watched_from(fleet.head, world), users,
     )  # fmt: skip
 

@@ -15,20 +15,25 @@ from orchestrator.errors import (
     TpuctlError,
 )
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
-from orchestrator.planning.fleet.size import NodePhase, first_nodes, nodes_missing, wanted_nodes
+from orchestrator.planning.fleet.size import NodePhase, first_nodes, nodes_waited_for, wanted_nodes
 from orchestrator.planning.fleet.users import users_of
 
 
 @dataclass(frozen=True)
 class FleetUp:
-    """Which nodes are up, of the others why they are not, and why the *leftovers* stay that are too many."""
+    """
+    Which nodes are up, why others are not, and why those stay that are too many.
+
+    *nodes_not_up* has the error of each wanted node that is not up, *nodes_surplus* what is left of each node that
+    should have been deleted.
+    """
 
     name: str
     bucket: str
-    up: tuple[str, ...]
-    missing: dict[str, TpuctlError]
+    nodes_up: tuple[str, ...]
+    nodes_not_up: dict[str, TpuctlError]
     on_vm: bool
-    leftovers: dict[str, str] = field(default_factory=dict)
+    nodes_surplus: dict[str, str] = field(default_factory=dict)
 
 
 def fleet_up(
@@ -51,7 +56,7 @@ def fleet_up(
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
     names = node_names(fleet.spec)
-    others = _end_others(fleet, names, controller)
+    surplus = _end_surplus(fleet, names, controller)
     wanted = _wanted(fleet, names)
     sessions = {name: fleet.node(name, controller) for name in wanted}
     found = for_each(
@@ -65,12 +70,12 @@ def fleet_up(
             slurm.undrain(name)
     for error in fleet.submit_missing(slurm).values():
         reporter.say(f"{error.message}; {error.next_step}", style="warning")
-    missing = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
-    there = tuple(name for name in wanted if name not in missing)
-    return FleetUp(fleet.spec.name, fleet.bucket, there, missing, fleet.spec.watch.on_vm, others)
+    not_up = {name: error for name, error in found.items() if isinstance(error, TpuctlError)}
+    up = tuple(name for name in wanted if name not in not_up)
+    return FleetUp(fleet.spec.name, fleet.bucket, up, not_up, fleet.spec.watch.on_vm, surplus)
 
 
-def _end_others(fleet: Fleet, names: tuple[str, ...], controller: SlurmController) -> dict[str, str]:
+def _end_surplus(fleet: Fleet, names: tuple[str, ...], controller: SlurmController) -> dict[str, str]:
     """Delete the nodes that are too many, whatever computer has brought them up; return those that stay."""
     known = fleet.known()
     others = [*known, *(name for name in fleet.in_bucket() if name not in known and fleet.there(name))]
@@ -84,6 +89,6 @@ def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     submissions = job_store.read_all(fleet.head.store).jobs
     ended, over = job_store.all_ended(fleet.head.store, submissions), user_store.over_budget(fleet.head.store)
-    waiting = nodes_missing(submissions, ended, (), users_of(fleet.spec.fleet), over)
-    up = [name for name in names if fleet.phase(name) is not NodePhase.NONE]
-    return first_nodes(names, up, wanted_nodes(fleet.spec.fleet, waiting, 0))
+    waiting = nodes_waited_for(submissions, ended, (), users_of(fleet.spec.fleet), over)
+    requested = [name for name in names if fleet.phase(name) is not NodePhase.NONE]
+    return first_nodes(names, requested, wanted_nodes(fleet.spec.fleet, waiting, 0))

@@ -49,7 +49,7 @@ class UsageReader:
         jobs = tuple(sorted(jobs, key=lambda one: (one.submission.submitted_at, one.submission.name)))
         found = lanes(facts, jobs, now)
         costs, at_work = fleet_cost(found, _vm(head, now)), running(found, now)
-        eta = jobs_remaining(jobs, costs, at_work, sum(lane.is_up for lane in found))
+        eta = jobs_remaining(jobs, costs, at_work, sum(lane.has_machine for lane in found))
         return FleetUsage(
             self.fleet.spec.name, now, jobs, found, costs, at_work, eta, self.fleet.spec.watch.budget_usd,
             self.fleet.choice.cloud == "local", unread, preemptions, tuple(submissions.unread),

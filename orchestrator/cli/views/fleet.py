@@ -55,7 +55,7 @@ def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
             "name": spec.name, "nodes_max": price.nodes, "node_usd_hour": price.node.billed_usd,
             "vm_usd_hour": price.head.billed_usd, "ttl_s": float(spec.watch.ttl),
             "budget_usd": spec.watch.budget_usd, "quota": plan.quota, "quota_unknown": plan.unknown,
-            "nodes_room": found.room if found else None, "nodes_missing": found.missing if found else None,
+            "nodes_room": found.room if found else None, "quota_missing": found.quota_missing if found else None,
         }  # fmt: skip
         print_json("fleet-plan", body)
         return
@@ -65,9 +65,9 @@ def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
     show_price(price)
     if found is None:
         put(f"Quota: not known ({plan.unknown}). See: tpuctl doctor")
-    elif found.missing:
+    elif found.quota_missing:
         where = f"{found.room} of {found.wanted} nodes in {', '.join(spec.tpu.zones)}"
-        more = f"{found.missing} more of {plan.quota} are needed: ask Google, or take fewer nodes"
+        more = f"{found.quota_missing} more of {plan.quota} are needed: ask Google, or take fewer nodes"
         put(f"Quota: room for {where}. {more}")
     else:
         put(
@@ -82,25 +82,25 @@ def _hour(price: Hourly, *, upper: bool = False) -> float:
 def show_up(done: FleetUp, *, as_json: bool) -> None:
     """Print which nodes are up."""
     if as_json:
-        missing = {name: error.message for name, error in done.missing.items()}
+        not_up = {name: error.message for name, error in done.nodes_not_up.items()}
         body = {
-            "name": done.name, "bucket": done.bucket, "ready": list(done.up), "missing": missing,
-            "leftovers": done.leftovers,
+            "name": done.name, "bucket": done.bucket, "nodes_up": list(done.nodes_up), "nodes_not_up": not_up,
+            "nodes_surplus": done.nodes_surplus,
         }  # fmt: skip
         print_json("fleet-up", body)
         return
-    for name, error in done.missing.items():
+    for name, error in done.nodes_not_up.items():
         say(f"{name} is not up: {error.message}", style="yellow")
-    for name, message in done.leftovers.items():
+    for name, message in done.nodes_surplus.items():
         say(f"{name} is too many, and stays: {message}; run: tpuctl fleet up", style="yellow")
-    total = len(done.up) + len(done.missing)
+    total = len(done.nodes_up) + len(done.nodes_not_up)
     if not total:
         text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
         say(f"{text}, and tpuctl fleet watch, which brings nodes when tasks wait", style="green")
         return
-    goes_on = ", which asks on for the others, also in other zones" if done.missing else ""
+    goes_on = ", which asks on for the others, also in other zones" if done.nodes_not_up else ""
     then = f"tpuctl fleet watch{' --on-vm' if done.on_vm else ''}"
-    say(f"{done.name}: {len(done.up)} of {total} nodes are up. Next: {then}{goes_on}", style="green")
+    say(f"{done.name}: {len(done.nodes_up)} of {total} nodes are up. Next: {then}{goes_on}", style="green")
 
 
 def show_status(status: FleetStatus, *, as_json: bool) -> None:
@@ -114,7 +114,8 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             "name": status.name, "vm": status.vm, "nodes": nodes, "tasks_waiting": status.tasks_waiting,
             "tasks_running": status.tasks_running, "usd": round(status.usd, 4),
             "upper_usd": round(status.upper_usd, 4), "message": status.message,
-            "nodes_up": status.nodes_up, "nodes_max": status.size.nodes, "nodes_wanted": status.nodes_wanted,
+            "nodes_requested": status.nodes_requested, "nodes_max": status.size.nodes,
+            "nodes_wanted": status.nodes_wanted,
             "node_usd_hour": status.node_usd_hour, "node_upper_usd_hour": status.node_upper_usd_hour,
             "users": [
                 {**asdict(one), "usd": round(one.usd, 4), "upper_usd": round(one.upper_usd, 4)}
@@ -155,15 +156,16 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
 
 def _size_text(status: FleetStatus) -> str:
     """Return a line about the number of nodes and its reason, and the price of an idle node."""
-    size, up = status.size, f"{status.nodes_up} of {status.size.nodes} nodes are up"
+    size = status.size
+    count = f"{status.nodes_requested} of {size.nodes} nodes exist or are requested"
     if size.min_idle is None:
-        message = f"{up}; all are kept, as fleet.min_idle is not set"
+        message = f"{count}; all are kept, as fleet.min_idle is not set"
     elif status.nodes_wanted is None:
-        message = f"{up}; none is deleted while Slurm does not answer"
+        message = f"{count}; none is deleted while Slurm does not answer"
     else:
         spare = f", {size.min_idle} kept to spare" if size.min_idle else ""
         wanted = f"{status.nodes_wanted} are wanted{spare}"
-        message = f"{up}, {wanted}; nodes without a task are deleted after {size.idle}"
+        message = f"{count}, {wanted}; nodes without a task are deleted after {size.idle}"
     low, high = status.node_usd_hour, status.node_upper_usd_hour
     price = "no known price" if low is None else f"{usd_range_text(low, high or low)} an hour"
     return f"{message}. An idle node costs {price}"

@@ -161,7 +161,7 @@ def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) ->
 
 
 def _sum_line(found: Queue, usage: FleetUsage) -> str:
-    live = sum(lane.is_up for lane in usage.lanes)
+    live = sum(lane.has_machine for lane in usage.lanes)
     counts = {state: sum(job.count(state) for job in found.jobs) for state in TaskState}
     summary = ", ".join(
         f"{counts[state]} {state.value}" for state in TaskState if counts[state] or state not in RARE

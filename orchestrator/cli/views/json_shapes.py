@@ -120,12 +120,14 @@ KINDS: Mapping[str, Any] = {
     "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes_count": int, "outcome": str},
     "watch": {"outcome": str, "message": str, "summary": _SUMMARY},
-    "fleet-up": {"name": str, "bucket": str, "ready": [str], "missing": table(str), "leftovers?": table(str)},
+    "fleet-up": {
+        "name": str, "bucket": str, "nodes_up": [str], "nodes_not_up": table(str), "nodes_surplus": table(str),
+    },
     "fleet-status": {
         "name": str, "vm": str,
         "nodes": [{"name": str, "tpu": str, "zone": str, "slurm": str, "task": str}],
         "tasks_waiting": int, "tasks_running": int, "usd": float, "upper_usd": float, "message": str,
-        "watcher_on": str, "nodes_up": int, "nodes_max": int, "nodes_wanted": maybe(int),
+        "watcher_on": str, "nodes_requested": int, "nodes_max": int, "nodes_wanted": maybe(int),
         "node_usd_hour": maybe(float), "node_upper_usd_hour": maybe(float),
         "users": [{
             "user": str, "share": int, "nodes_max": maybe(int), "node_seconds": float, "tasks_running": int,
@@ -136,7 +138,7 @@ KINDS: Mapping[str, Any] = {
     "fleet-plan": {
         "name": str, "nodes_max": int, "node_usd_hour": maybe(float), "vm_usd_hour": maybe(float), "ttl_s": float,
         "budget_usd": maybe(float), "quota": str, "quota_unknown": str,
-        "nodes_room": maybe(int), "nodes_missing": maybe(int),
+        "nodes_room": maybe(int), "quota_missing": maybe(int),
     },
     "fleet-down": {"name": str, "leftovers": table(str), "data_remains": bool},
     "fleet-submit": {

@@ -91,7 +91,7 @@ def _more(amount: Amount, part: NodeUseSpan) -> Amount:
 
 def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
     """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
-    ends = (lane.use_spans[-1] for lane in found if lane.is_up and lane.use_spans)
+    ends = (lane.use_spans[-1] for lane in found if lane.has_machine and lane.use_spans)
     return frozenset((one.job, one.task) for one in ends if one.use is Use.TRAINING and one.until >= now)
 
 

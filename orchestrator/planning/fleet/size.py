@@ -90,7 +90,7 @@ class Resize:
     end: tuple[str, ...] = ()
 
 
-def nodes_missing(
+def nodes_waited_for(
     submissions: Collection[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
     fleet_users: FleetUsers | None = None, over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
@@ -177,7 +177,7 @@ class Fit:
     each: int
 
     @property
-    def missing(self) -> int:
+    def quota_missing(self) -> int:
         """Return how much more quota all nodes need."""
         return max(0, self.wanted - self.room) * self.each
 
@@ -189,7 +189,7 @@ def fit(wanted: int, each: int, limits: Mapping[str, int]) -> Fit:
     return Fit(wanted, min(wanted, sum(limit // each for limit in limits.values())), each)
 
 
-def first_nodes(names: Sequence[str], up: Collection[str], wanted: int) -> tuple[str, ...]:
-    """Return the names that `fleet up` brings up: those already *up*, then the next free ones up to *wanted*."""
-    missing = [name for name in names if name not in up][: max(0, wanted - len(up))]
-    return tuple(name for name in names if name in up or name in missing)
+def first_nodes(names: Sequence[str], requested: Collection[str], wanted: int) -> tuple[str, ...]:
+    """Return the names that `fleet up` brings up: those already *requested*, then the next ones up to *wanted*."""
+    more = [name for name in names if name not in requested][: max(0, wanted - len(requested))]
+    return tuple(name for name in names if name in requested or name in more)

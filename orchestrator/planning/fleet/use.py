@@ -106,11 +106,11 @@ class NodeUseSpan:
 
 @dataclass(frozen=True)
 class NodeLane:
-    """The time of one node; *is_up* says that it has a machine now."""
+    """The time of one node; *has_machine* says that it has one now."""
 
     name: str
     use_spans: tuple[NodeUseSpan, ...]
-    is_up: bool
+    has_machine: bool
 
 
 @dataclass(frozen=True)
