@@ -204,10 +204,13 @@ def test_the_share_of_training_is_the_useful_time():
 
 
 def test_a_preemption_runs_through_every_drawing():
-    """At its time through the machines, at its step through the loss."""
+    """At its time through each machine's bar and the steps, at its step through the loss, never through a name."""
     text = page(facts(points=[(T + 100, 5, 3.0, 1), (T + 900, 90, 2.0, 1)]))
-    for drawing_of in text.split('class="chart"')[1:]:
-        assert drawing_of.split("</section>")[0].count('class="preemption"') == 2
+    timeline, loss = (one.split("</section>")[0] for one in text.split('class="chart"')[1:])
+    lanes, plotted = timeline.split('class="plotted"')
+    assert [lane.count('class="preemption"') for lane in lanes.split('class="lane"')[1:]] == [2] * 4
+    assert 'class="over"' not in lanes, "a line over the whole chart runs through the names"
+    assert [one.count('class="preemption"') for one in (plotted, loss)] == [2, 2]
     alone = page(replace(facts(), events=()))
     assert 'class="preemption"' not in alone
 
