@@ -164,3 +164,28 @@ def test_a_text_names_who_acts(texts, package):
         if text != "stranger" and (vague := VAGUE.search(text))  # but a key of the stored record
     ]
     assert found == []
+
+
+COMMANDS = "|".join(
+    path.stem.replace("_", "-")
+    for path in sorted((ROOT / "orchestrator/cli/commands").glob("*.py"))
+    if path.stem != "__init__"
+)
+VERBS = "(?:copies|deletes|ends|makes|replaces|runs|shows|starts|takes|trains|tries|works)"
+IN_A_SENTENCE = re.compile(
+    rf"(?<=[a-z0-9)] )tpuctl (?:{COMMANDS})\b|(?<![`/])\btpuctl (?:{COMMANDS})(?: [-a-z]+)*? {VERBS}\b"
+)
+ALONE = re.compile(r"""^f?['"]?(?:# |Made by )""")
+"""Comments in files that a command writes, where a backtick would be a sign of another language."""
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_command_within_a_sentence_is_in_backticks(package):
+    """`tpuctl up` starts over; alone, or after the colon that ends a sentence, a command is bare: tpuctl up."""
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {bare[0]}"
+        for path in (ROOT / "orchestrator" / package).rglob("*.py")
+        for line, text in texts_of(path)
+        if not ALONE.match(text) and (bare := IN_A_SENTENCE.search(" ".join(text.split())))
+    ]
+    assert found == []

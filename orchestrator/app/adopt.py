@@ -90,7 +90,7 @@ def adopt_vm(
     bring_up(choice, reporter, UpOptions(Goal.BUCKET_AND_VM))
     session = Session(choice, reporter)
     again = f"tpuctl adopt --vm {name} --zone {found.vm.zone}"
-    stays = f"VM {name} may carry the deployment's labels and SSH key; tpuctl down takes them off"
+    stays = f"VM {name} may carry the deployment's labels and SSH key; `tpuctl down` takes them off"
     with leaving(stays, again), session.holding_lease("adopt"), reporter:
         # Checked again under the lease, as another tpuctl may have changed something meanwhile.
         found = _fitting_vm(session, name, found.vm.zone, at_down)

@@ -43,7 +43,7 @@ def play_demo(machines: str, reporter: Reporter, *, keep: bool) -> int:
         sandbox.say(
             f"Nothing is left: no process, no mount, no file. {time.monotonic() - begun:.0f} s in all."
         )
-        sandbox.say("Your own job: tpuctl init, then tpuctl plan.")
+        sandbox.say("Your own job: `tpuctl init`, then `tpuctl plan`.")
     return 0
 
 

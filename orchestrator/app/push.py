@@ -162,7 +162,10 @@ def _can_take(spec: Spec, world: World, record: Record) -> None:
     node = current_node(world, record)
     message, next_step = "", ""
     if node is not None and narrow(spec, "tpu", node.scopes):
-        message, next_step = NARROW, "tpuctl up replaces the TPU; the job resumes from its newest checkpoint"
+        message, next_step = (
+            NARROW,
+            "`tpuctl up` replaces the TPU; the job resumes from its newest checkpoint",
+        )
     elif isinstance(world.vm, Present) and narrow(spec, "vm", world.vm.value.scopes):
         message, next_step = NARROW_VM, RECREATE_VM
     if message:

@@ -94,7 +94,7 @@ def facts_of(session: Session, cache: ReportCache | None = None) -> PageFacts:
     if not (record.started_at or record.spans):
         state = state_of(session, observation, None)
         gone = state is DeploymentState.DELETED
-        hint = "tpuctl cost shows what it cost; tpuctl up starts over" if gone else "run: tpuctl up"
+        hint = "`tpuctl cost` shows what it cost; `tpuctl up` starts over" if gone else "run: tpuctl up"
         raise UsageError(
             f"{session.spec.name} is {state.phrase}: there is nothing to report", hint=hint,
             changed="nothing was changed", code="TPU-130",

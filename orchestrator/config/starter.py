@@ -49,7 +49,7 @@ FIRST_SETTINGS = frozenset({
 SHELL = frozenset({"job.command", "job.setup"})
 """Settings that a shell runs: written without quotes of YAML, as a block if they have quotes or signs."""
 SAVES = "It must save to $TPUCTL_CHECKPOINT_DIR, and go on from its newest save there."
-GUESSED_ZONE = "A guess: the cheapest documented zone. tpuctl doctor shows where you have quota."
+GUESSED_ZONE = "A guess: the cheapest documented zone. `tpuctl doctor` shows where you have quota."
 TYPES = "Types, zones, prices: tpuctl zones, docs/zones.md."
 _WIDTH = 80
 _PLAIN = re.compile(r"[A-Za-z/][-A-Za-z0-9_./]*")

@@ -100,9 +100,9 @@ def held_by(holder: Holder, age: float) -> LeaseHeldError:
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
     remaining = max(0.0, LIFE - age)
-    code = "; for new code: tpuctl push, to which it yields" if PUSH in holder.yields else ""
+    code = "; for new code: `tpuctl push`, to which it yields" if PUSH in holder.yields else ""
     return LeaseHeldError(
-        f"{holder.who} holds the lease{start} (tpuctl {holder.command}, last renewed {age:.0f} s ago)",
+        f"{holder.who} holds the lease{start} (`tpuctl {holder.command}`, last renewed {age:.0f} s ago)",
         hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {remaining:.0f} s{code}",
         changed="nothing was changed",
     )

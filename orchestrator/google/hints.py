@@ -54,9 +54,9 @@ FLEX_START = (
 )
 WAIT = "`watch` tries again by itself; run any other command again"
 CHECK_NETWORK = "check the network and the proxy settings, then repeat the command"
-READ_STATUS = "tpuctl status shows what exists"
+READ_STATUS = "`tpuctl status` shows what exists"
 WIDER_SCOPE = (
-    "on a machine: create it again with tpuctl down, then tpuctl up; "
+    "on a machine: create it again with `tpuctl down`, then `tpuctl up`; "
     "with a login of your own: gcloud auth application-default login"
 )
 REPORT = "run: tpuctl status   and report the message if it persists; tpuctl does not understand this answer"

@@ -20,7 +20,7 @@ def obstacles(spec: Spec, found: ForeignNode, others: Sequence[str]) -> Iterator
     """Yield reasons against adopting a TPU that no edit of the file removes; *others* are the deployment's TPUs."""
     owner = found.node.labels.get(names.DEPLOYMENT_LABEL, "")
     if owner and owner != spec.name:
-        yield f"it belongs to the deployment {owner}: run tpuctl down there, or leave it"
+        yield f"it belongs to the deployment {owner}: run `tpuctl down` there, or leave it"
     if found.in_queue:
         yield f"it belongs to the queued resource {found.in_queue}, which would delete it or bring it back"
     if found.node.state is not NodeState.READY:
@@ -54,7 +54,7 @@ def vm_obstacles(spec: Spec, found: ForeignVm, others: Sequence[str], at_down: s
     vm, home = found.vm, names.home_region(spec)
     owner = vm.labels.get(names.DEPLOYMENT_LABEL, "")
     if owner and owner != spec.name:
-        yield f"it belongs to the deployment {owner}: run tpuctl down there, or leave it"
+        yield f"it belongs to the deployment {owner}: run `tpuctl down` there, or leave it"
     if vm.state is not VmState.RUNNING:
         start = f"gcloud compute instances start {vm.name} --zone {vm.zone}"
         yield f"it is {vm.state.value}, and only a VM that runs can be adopted: {start}"
@@ -114,7 +114,7 @@ def bucket_obstacles(spec: Spec, found: ForeignBucket, earlier: str, at_down: st
     bucket, home = found.bucket, names.home_region(spec)
     owner = bucket.labels.get(names.DEPLOYMENT_LABEL, "")
     if owner and owner != spec.name:
-        yield f"it belongs to the deployment {owner}: run tpuctl down --delete-data there, or leave it"
+        yield f"it belongs to the deployment {owner}: run `tpuctl down --delete-data` there, or leave it"
     if not found.own_project:
         yield "it is another project's: with bucket.adopt: true in the file nothing of it is ever changed"
     if earlier and earlier != bucket.name:

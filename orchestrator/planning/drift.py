@@ -17,7 +17,7 @@ def drift_notes(spec: Spec, world: World) -> tuple[str, ...]:
     differences = changed(spec, world.vm.value) if isinstance(world.vm, Present) else ()
     text = (
         f"the VM stays as it is: {'; '.join(differences)}. tpuctl does not replace a VM, since its disk "
-        "may hold data that exists nowhere else. To have a new one: copy what you need, tpuctl down, tpuctl up"
+        "may hold data that exists nowhere else. To have a new one: copy what you need, `tpuctl down`, `tpuctl up`"
     )
     return (text,) if differences else ()
 

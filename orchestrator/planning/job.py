@@ -38,7 +38,7 @@ REACH = 6
 
 NARROW = "the job reads secrets, and this TPU was made without the scope cloud-platform"
 NARROW_VM = "the job reads secrets, and the VM was made without the scope cloud-platform"
-RECREATE_VM = "recreate the VM: tpuctl down, then tpuctl up"
+RECREATE_VM = "recreate the VM: `tpuctl down`, then `tpuctl up`"
 _FIRST_SETTINGS = {
     "JobSpec": (
         "command", "source", "data", "setup", "python", "run_on", "env", "secrets", "checkpoint", "progress",
@@ -318,7 +318,7 @@ def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Dec
     finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
         message = f"worker {finished[0]} says that it is done and has saved no checkpoint"
-        text = f"{message}; its machine is kept: inspect it with tpuctl ssh, then tpuctl push"
+        text = f"{message}; its machine is kept: inspect it with `tpuctl ssh`, then `tpuctl push`"
         return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
     if len(running) >= expected:

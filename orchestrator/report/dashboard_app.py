@@ -98,7 +98,7 @@ class Dashboard:
             return PlainTextResponse(f"{error.message} ({error.code})\n", 503)
         except Exception as error:  # Details of an error are not sent over HTTP.
             self._failed(error)
-            return PlainTextResponse("tpuctl report --live has failed; its terminal says why\n", 500)
+            return PlainTextResponse("`tpuctl report --live` has failed; its terminal says why\n", 500)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = {f"{name}:{self.port}" for name in (HERE, "localhost")}
@@ -112,7 +112,7 @@ class Dashboard:
         if request.method not in {"GET", "HEAD"}:
             return PlainTextResponse("this dashboard is read-only\n", 405)
         if request.url.path not in OPEN and not self._knows(request):
-            return PlainTextResponse("open the address that tpuctl report --live has printed\n", 403)
+            return PlainTextResponse("open the address that `tpuctl report --live` has printed\n", 403)
         return None
 
     def _knows(self, request: Request) -> bool:

@@ -205,7 +205,7 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
     assert body["usd"] == pytest.approx(found["usd"], abs=0.0001)
     assert "state        deleted with its data" in user.run("status").out.splitlines()
-    assert after_cost(user) == "next tpuctl up starts over"
+    assert after_cost(user) == "next `tpuctl up` starts over"
     report = user.run("report", "--output", str(user.folder / "r.html"))
     assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()
@@ -226,7 +226,7 @@ def test_status_knows_what_remains_after_down(user):
     user.watch(60)
     user.down()
     assert after_cost(user) == (
-        "next tpuctl up goes on; tpuctl down --delete-data deletes the data in the bucket too"
+        "next `tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
     )
     assert user.run("status", "--json").document["deleted_at"] is None
     user.up()

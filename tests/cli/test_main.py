@@ -245,7 +245,7 @@ def test_help_explains_a_code(word, capsys, tmp_path, monkeypatch):
     assert (code, err) == (0, "")
     assert out.startswith(
         "TPU-300: the zone has no capacity for such a machine now (stockout)\n"
-        "Exit code 4; tpuctl watch tries other zones, then waits and tries again\n"
+        "Exit code 4; `tpuctl watch` tries other zones, then waits and tries again\n"
     )
     assert "more zones raise the chance" in out
     assert "zones (docs/zones.md)" in out

@@ -51,11 +51,11 @@ def test_other_commands_show_what_the_watcher_has_observed(cloud, user):
     )
     for shown in (here, there):
         assert "ago, by the watcher (--fresh asks the cloud)" in shown
-        assert "watcher      tpuctl watch of somebody@home" in shown
+        assert "watcher      `tpuctl watch` of somebody@home" in shown
         assert "checks again" in shown
     assert "as of" not in fresh
     assert "by the watcher" not in asked
-    assert "watcher      tpuctl watch of somebody@home" in asked
+    assert "watcher      `tpuctl watch` of somebody@home" in asked
     for one in (user, elsewhere):
         later = one.run("status").out
         assert "watcher      not running" in later
@@ -217,7 +217,7 @@ def test_a_watch_lets_a_push_go_first_and_goes_on(cloud, user):
     )
     said = user.watch(900)
     assert said.code == 130
-    assert "paused for tpuctl push; resuming afterwards" in said.err
+    assert "paused for `tpuctl push`; resuming afterwards" in said.err
     after = said.err.partition("resuming afterwards")[2]
     assert "job runs" in after
 

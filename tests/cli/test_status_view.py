@@ -227,7 +227,7 @@ def test_what_is_waited_for_is_no_next_step(look, shown):
         change, unbilled=False, width=0
     )
     done = body(outcome="done", next_steps=["delete TPU g3"], next_pass_in_s=None)
-    billed = "next         delete TPU g3 (when tpuctl watch or tpuctl down runs)"
+    billed = "next         delete TPU g3 (when `tpuctl watch` or `tpuctl down` runs)"
     assert billed in status_lines(done, unbilled=False, width=0)
 
 

@@ -48,7 +48,7 @@ def test_up_tells_the_price_an_hour_and_until_ttl_once(user):
     reported = f"Running at this price until watch.ttl (2d): {at_most_text(ttl)}, excluding storage"
     assert reported in said.err, "to the cent, though `up` takes some seconds before it says so"
     assert reported in user.run("plan").out
-    assert "tpuctl watch ends it at 50 USD" in said.err
+    assert "`tpuctl watch` ends it at 50 USD" in said.err
     assert said.err.index("Price:") < said.err.index("Creating ")
     assert "Price:" not in user.up().err
 

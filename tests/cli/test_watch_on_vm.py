@@ -40,7 +40,7 @@ def line(loop, *, vm="RUNNING", outcome=None):
         (line(ALIVE), "on the VM, last renewed 8 s ago"),
         (
             line({**ALIVE, "on": "elsewhere", "who": "me@laptop", "command": "watch"}),
-            "tpuctl watch of me@laptop, last renewed 8 s ago",
+            "`tpuctl watch` of me@laptop, last renewed 8 s ago",
         ),
         (
             line(ALIVE, vm="TERMINATED"),

@@ -178,17 +178,17 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert "job runs" in text
     code, out, err = cloud("watch")
     assert (code, out) == (6, "")
-    assert re.search(rf"tpuctl watch of \S+, process {process.pid}, is working on this deployment", err)
+    assert re.search(rf"`tpuctl watch` of \S+, process {process.pid}, is working on this deployment", err)
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(folder.parent / "another computer"))
     code, out, err = cloud("watch")
     monkeypatch.delenv("TPUCTL_STATE_DIR")
     assert (code, out) == (6, "")
-    assert re.search(r"holds the lease since 2\S+ \S+ UTC \(tpuctl watch, last renewed \d+ s ago\)", err)
+    assert re.search(r"holds the lease since 2\S+ \S+ UTC \(`tpuctl watch`, last renewed \d+ s ago\)", err)
     assert document(cloud("status", "--json")[1])["source"]["by"] == "the watcher"
     (folder / "src" / "new.py").write_text("1\n")
     code, out, err = cloud("push", "--json")
     assert (code, document(out)["outcome"]) == (0, "running"), err
-    assert "paused for tpuctl push" in read_until(terminal, "resuming afterwards")
+    assert "paused for `tpuctl push`" in read_until(terminal, "resuming afterwards")
     assert "job runs" in read_until(terminal, "job runs")
     assert document(cloud("push", "--json")[1])["outcome"] == "unchanged"
     os.kill(process.pid, signal.SIGINT)

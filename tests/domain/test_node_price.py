@@ -79,7 +79,7 @@ def test_the_price_of_traffic_counts_by_the_price_of_the_tpu():
 
 
 MISTAKES = [
-    ({"tpu__across_regions": False}, "tpu.zones[1]", "another region"),
+    ({"tpu__across_regions": False}, "tpu.zones[1]", "not in the same region"),
     ({"job__run_on": "vm"}, "job.run_on", "the VM's region"),
     ({"bucket__location": "us-west4"}, "bucket.location", "nor a multi-region"),
     ({"vm__zone": "us-west4-a"}, "vm.zone", "outside the TPU's region europe-west4"),

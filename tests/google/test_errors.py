@@ -60,7 +60,7 @@ def test_a_scope_that_is_too_narrow_is_known_by_its_reason(address, service, cod
     answer = response(403, json.dumps({"error": refusal}).encode(), address)
     error = translate(exceptions.from_http_response(answer), what="read")
     assert (error.code, error.exit_code) == (code, 3)
-    assert ("create it again with tpuctl down" in error.hint) == (code == "TPU-252")
+    assert ("create it again with `tpuctl down`" in error.hint) == (code == "TPU-252")
 
 
 def test_quota_and_stockout_with_one_status_are_distinguished_by_the_detail():

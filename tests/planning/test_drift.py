@@ -27,7 +27,7 @@ def test_each_difference_is_named(fields, said):
     assert changed(make_spec(vm={}), found) == (said,)
     (text,) = drift_notes(make_spec(vm={}), world(vm=Present(found)))
     assert said in text
-    assert text.endswith("tpuctl down, tpuctl up")
+    assert text.endswith("`tpuctl down`, `tpuctl up`")
 
 
 def test_nothing_is_said_of_a_vm_that_is_right_unknown_absent_or_unwanted():

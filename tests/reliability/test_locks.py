@@ -233,7 +233,7 @@ def _shown(said, holder):
     """Check that a refusal says who holds the lease, where, since when and with which command."""
     assert f"{getpass.getuser()}@{socket.gethostname()}" == holder["who"]
     assert said.startswith(f"{holder['who']} holds the lease since 20")
-    assert "(tpuctl watch, last renewed" in said
+    assert "(`tpuctl watch`, last renewed" in said
     assert "run the same command again in" in said
 
 
@@ -289,7 +289,9 @@ def test_the_lock_of_a_computer_ends_with_its_process_and_not_before(paused, tmp
         if paused:
             os.kill(pid, signal.SIGSTOP)
         refused = until(lambda: read(tmp_path, "refused"), "a second one is refused", TIMEOUT, 0.005)
-        assert f"tpuctl watch of {getpass.getuser()}@{socket.gethostname()}, process {pid}" in refused["said"]
+        assert (
+            f"`tpuctl watch` of {getpass.getuser()}@{socket.gethostname()}, process {pid}" in refused["said"]
+        )
         os.kill(pid, signal.SIGKILL)
         until(lambda: not is_alive(pid), "the killed one is dead", TIMEOUT, 0.005)
         (tmp_path / "dead").write_text("{}")

@@ -195,7 +195,7 @@ def test_s15_the_sweep_waits_for_no_watch_that_stands_still(cloud):
     user.watch(600, meanwhile={8: asleep})
     (status,) = said
     assert status.code == 0
-    assert "left to its holder: tpuctl watch of somebody@home" in status.err
+    assert "left to its holder: `tpuctl watch` of somebody@home" in status.err
 
 
 def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(cloud):

@@ -98,8 +98,8 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert "has reached job.target_steps (60)" in said.err
     assert cloud.nodes() == {}
     explained = " ".join(user.run("explain").out.split())
-    assert "TPU #1 is the newest" in explained
-    assert "do tpuctl checkpoints fetch copies the model; tpuctl down --delete-data" in explained
+    assert "the newest TPU is #1" in explained
+    assert "do `tpuctl checkpoints fetch` copies the model; `tpuctl down --delete-data`" in explained
     assert "machines that are left" not in explained
     user.edit(job__target_steps=600)
     assert user.run("plan", "--detailed-exitcode").code == 2
@@ -220,7 +220,7 @@ def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud,
     said = user.run("watch")
     assert said.code == 2
     assert "is done, and down: there is nothing to watch" in said.err
-    assert "tpuctl checkpoints fetch copies the model" in said.err
+    assert "`tpuctl checkpoints fetch` copies the model" in said.err
 
 
 def test_plan_says_why_it_uploads_the_same_code_after_down(cloud, user):

@@ -33,7 +33,11 @@ def test_push_refuses_before_anything_is_stopped(cloud, user):
     before = cloud.mutations()
     for words in (["push", "--dry-run"], ["push"]):
         said = user.run(*words)
-        assert (said.code, "TPU-252" in said.err, "tpuctl up replaces the TPU" in said.err) == (3, True, True)
+        assert (said.code, "TPU-252" in said.err, "`tpuctl up` replaces the TPU" in said.err) == (
+            3,
+            True,
+            True,
+        )
     assert cloud.mutations() == before
     assert set(cloud.machines.starts.values()) == {1}
 
@@ -60,7 +64,7 @@ def test_a_vm_is_not_replaced_and_the_job_on_it_not_stopped(cloud, on_vm):
     assert "made without the scope cloud-platform" in on_vm.run("plan").out.replace("\n", " ")
     for words in (["push"], ["up"]):
         said = on_vm.run(*words)
-        assert (said.code, "TPU-252" in said.err, "tpuctl down, then tpuctl up" in said.err) == (
+        assert (said.code, "TPU-252" in said.err, "`tpuctl down`, then `tpuctl up`" in said.err) == (
             3,
             True,
             True,

@@ -94,7 +94,7 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFindi
     are keys by their names (`.env`, `.ssh/`, `.aws/`, `*.pem`, `id_rsa` ...) are excluded: a note. A line
     `!NAME` in .tpuctlignore sends either all the same: a warning.
     """
-    hint = "keep it in Secret Manager (tpuctl secret set, job.secrets)"
+    hint = "keep it in Secret Manager (`tpuctl secret set`, job.secrets)"
     for one in facts.keys:
         if one.allowed:
             message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"

@@ -145,7 +145,7 @@ def deployments(facts: Facts) -> ProbeAnswer:
     # Overdue before damaged, because it costs money now.
     if overdue:
         text = f"past their time to live, and billed: {', '.join(overdue)}"
-        return stop(text, "run `tpuctl status` in any deployment: it ends them; or tpuctl down there")
+        return stop(text, "run `tpuctl status` in any deployment: it ends them; or `tpuctl down` there")
     if damaged:
         text = f"cannot be read, so this computer does not end them: {', '.join(damaged)}"
         return warn(text, "run `tpuctl down` with the file of each")

@@ -30,9 +30,9 @@ _ENDS = {
     Outcome.REFUSED: LoopRule.END_REFUSED,
 }
 _DO = {
-    Outcome.DONE: "tpuctl down deletes the machines that are left; the data stays",
-    Outcome.UNCOMMITTED: f"{FETCH}; then save as the format wants, or choose another one, and: tpuctl up",
-    Outcome.FAILED: "tpuctl logs shows why; fix it, then: tpuctl up",
+    Outcome.DONE: "`tpuctl down` deletes the machines that are left; the data stays",
+    Outcome.UNCOMMITTED: f"`{FETCH}`; then save as the format wants, or choose another one, and: tpuctl up",
+    Outcome.FAILED: "`tpuctl logs` shows why; fix it, then: tpuctl up",
     Outcome.LIMIT_REACHED: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
@@ -79,7 +79,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     record, plan = facts.record, facts.plan
     if not record.job.bundle:
         leftovers = _leftovers(facts)
-        you = "tpuctl down deletes what is left" if leftovers else _go_on(facts)
+        you = "`tpuctl down` deletes what is left" if leftovers else _go_on(facts)
         message = _not_up_message(facts)
         return ExplainedPart("deployment", facts.state.phrase, message, LoopRule.END_DOWN, leftovers, you=you)
     outcome = plan.outcome
@@ -129,22 +129,22 @@ def _go_on(facts: DeploymentFacts) -> str:
     """Return how a deployment without machines goes on."""
     outcome, target = facts.record.outcome, facts.spec.job.target_steps
     if facts.deleted:
-        return f"tpuctl cost {facts.spec.name} shows what it has cost; tpuctl up starts over"
+        return f"`tpuctl cost {facts.spec.name}` shows what it has cost; `tpuctl up` starts over"
     fetch = _FETCHES.get(outcome) if outcome else None
     if fetch is None:
         return "tpuctl up"
     if outcome is Outcome.DONE:
         beyond, change = (f" beyond step {target}", "") if target else ("", " or change the code")
         further = f"to train{beyond or ' further'}, raise job.target_steps{change}, then: tpuctl up"
-        return f"{fetch} copies what was trained; {further}"
-    return f"{fetch} copies what was trained; tpuctl up goes on with it"
+        return f"`{fetch}` copies what was trained; {further}"
+    return f"`{fetch}` copies what was trained; `tpuctl up` goes on with it"
 
 
 def _after_end(facts: DeploymentFacts, outcome: Outcome) -> str:
     """Return what a person can do after *outcome*; an unreadable list counts as machines."""
     known = not isinstance(facts.world.nodes, Unknown) and not isinstance(facts.world.vm, Unknown)
     if outcome is Outcome.DONE and known and not _leftovers(facts):
-        return "tpuctl checkpoints fetch copies the model; tpuctl down --delete-data deletes the data"
+        return "`tpuctl checkpoints fetch` copies the model; `tpuctl down --delete-data` deletes the data"
     return _DO[outcome]
 
 
@@ -245,7 +245,7 @@ def _waits(
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "TPU first found READY"), *evidence)
-    you = "tpuctl logs -f shows what the machine does"
+    you = "`tpuctl logs -f` shows what the machine does"
     if facts.world.known_heartbeats:
         nexts, when = "look again", next_pass(facts, decision)
     else:
@@ -285,10 +285,10 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             next="nothing",
             you=f"tpuctl watch{where}",
         )
-    held = f"tpuctl {watcher.command} of {watcher.who} works on it"
+    held = f"`tpuctl {watcher.command}` of {watcher.who} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
     if not watcher.alive:
-        message = f"tpuctl {watcher.command} has given no sign of life for {watcher.renewed_age_s:.0f} s"
+        message = f"`tpuctl {watcher.command}` has given no sign of life for {watcher.renewed_age_s:.0f} s"
         return ExplainedPart(
             "watcher",
             "lease expired",
@@ -298,7 +298,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             "nothing",
             you=f"tpuctl watch{where}",
         )
-    message = f"tpuctl {watcher.command} works on it, and checks every {span_text(facts.spec.watch.poll)}"
+    message = f"`tpuctl {watcher.command}` works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.on == "vm" else "at work"
     return ExplainedPart(
         "watcher",

@@ -66,7 +66,7 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
-        you = "tpuctl down --delete-data, then tpuctl up, to start over"
+        you = "`tpuctl down --delete-data`, then `tpuctl up`, to start over"
         return ExplainedPart("bucket", "gone", decision.waiting, decision.rule, gone, you=you)
     return _explained_request("bucket", "absent", decision, facts, Kind.BUCKET, asked)
 

@@ -105,7 +105,7 @@ class Secrets:
         store = f"run: tpuctl secret set {one.name}" + (" --cloud local" if self._rehearsal else "")
         grant = f"gcloud secrets add-iam-policy-binding {one.name} --member=serviceAccount:"
         if reply.status == 403 and _NARROW in json.dumps(error):
-            hint = "recreate the machine: tpuctl down, then tpuctl up (checkpoints stay in the bucket)"
+            hint = "recreate the machine: `tpuctl down`, then `tpuctl up` (checkpoints stay in the bucket)"
             return SecretError("TPU-252", one.name, "the machine lacks the scope cloud-platform", hint)
         if reply.status == 403:
             text = f"the machine's account may not read it; it needs {ROLE} on this secret"

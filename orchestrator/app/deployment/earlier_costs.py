@@ -194,6 +194,6 @@ def refuse_deleted(earlier: Sequence[Cost], to: str, error: TpuctlError) -> None
         return
     raise NotFoundError(
         f"there is nothing to {to}: {earlier[-1].deleted_text}",
-        hint=f"tpuctl cost {earlier[-1].name} shows what it cost; tpuctl up trains again",
+        hint=f"`tpuctl cost {earlier[-1].name}` shows what it cost; `tpuctl up` trains again",
         changed="nothing was written" if to == "fetch" else "nothing was changed",
     ) from error  # fmt: skip

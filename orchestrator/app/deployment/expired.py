@@ -121,7 +121,7 @@ def _expired(folder: Path, now: float, say: Callable[[str], None]) -> Iterator[S
             # Unreadable, so it cannot be ended here; reported, because it may stay billed.
             say(
                 f"{path.parent.name}: what is kept of it cannot be read, so this computer does not end it when its "
-                "time to live is over; run tpuctl up or tpuctl down with its file"
+                "time to live is over; run `tpuctl up` or `tpuctl down` with its file"
             )
             continue
         if billed(record) and _over(spec, record, now):

@@ -64,7 +64,9 @@ def read_spec(choice: Choice, *, fleet: bool = False) -> tuple[Path, Spec]:
     spec = load(path, overrides_of(choice.settings))
     if fleet != bool(spec.fleet):
         kind, way = (
-            ("no fleet", "tpuctl up") if fleet else ("a fleet", "tpuctl fleet up, see tpuctl fleet --help")
+            ("no fleet", "tpuctl up")
+            if fleet
+            else ("a fleet", "`tpuctl fleet up`, see `tpuctl fleet --help`")
         )
         raise UsageError(
             f"{path.name} describes {kind}", hint=f"run: {way}", changed="nothing was changed", code="TPU-101"

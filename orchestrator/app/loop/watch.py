@@ -161,7 +161,7 @@ def must_be_up(session: Session) -> None:
         done = record.outcome is Outcome.DONE
         raise UsageError(
             f"{name} is {'done, and down' if done else 'not up'}: there is nothing to watch",
-            hint="tpuctl checkpoints fetch copies the model" if done else "run: tpuctl up",
+            hint="`tpuctl checkpoints fetch` copies the model" if done else "run: tpuctl up",
             changed="nothing was changed", code="TPU-130",
         )  # fmt: skip
 
@@ -185,7 +185,7 @@ def turn(
 
 def _let_pass(session: Session, held: LeaseHeldError) -> None:
     """Wait until the command that asked for the lease has finished, and the bucket answers."""
-    session.reporter.say(f"paused for tpuctl {held.asker}; resuming afterwards")
+    session.reporter.say(f"paused for `tpuctl {held.asker}`; resuming afterwards")
     quiet, reported = 0, False
     # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
     while quiet < QUIET_POLLS:

@@ -213,7 +213,7 @@ class Run:
         if code == 130:
             raise KeyboardInterrupt
         if code != 0:
-            raise StageError(f"tpuctl {words[0]} left with {code}")
+            raise StageError(f"`tpuctl {words[0]}` left with {code}")
 
     def _run(self, *words: str) -> int:
         flags = words.index("--") if "--" in words else len(words)

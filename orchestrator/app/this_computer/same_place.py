@@ -61,7 +61,7 @@ def check_record(choice: Choice, records: RecordStore, reporter: Reporter, name:
             raise UsageError(
                 records.doubt,
                 hint=f"if that was you on another computer, add --account-override (and copy {key} there, so "
-                "that it is not asked again); if not, a machine may have forged it: run tpuctl down",
+                "that it is not asked again); if not, a machine may have forged it: run `tpuctl down`",
                 changed="nothing was changed",
                 code="TPU-139",
             )

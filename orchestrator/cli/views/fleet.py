@@ -44,7 +44,7 @@ def show_price(price: FleetPrice) -> None:
         say(f"  no price is known for: {', '.join(unknown)}")
     budget = spec.watch.budget_usd
     if budget is not None:
-        say(f"  watch.budget_usd: tpuctl fleet watch ends the whole fleet at {budget:g} USD")
+        say(f"  watch.budget_usd: `tpuctl fleet watch` ends the whole fleet at {budget:g} USD")
 
 
 def show_plan(plan: FleetPlan, *, as_json: bool) -> None:
@@ -96,7 +96,7 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     total = len(done.nodes_up) + len(done.nodes_not_up)
     if not total:
         text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
-        say(f"{text}, and tpuctl fleet watch, which brings nodes when tasks wait", style="green")
+        say(f"{text}, and `tpuctl fleet watch`, which brings nodes when tasks wait", style="green")
         return
     goes_on = ", which asks on for the others, also in other zones" if done.nodes_not_up else ""
     then = f"tpuctl fleet watch{' --on-vm' if done.on_vm else ''}"

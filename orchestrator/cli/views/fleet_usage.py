@@ -75,7 +75,7 @@ def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: b
         if len(lines) > room:
             lines = [
                 *lines[: room - 1],
-                f"... and {len(lines) - room + 1} more; tpuctl fleet queue shows all",
+                f"... and {len(lines) - room + 1} more; `tpuctl fleet queue` shows all",
             ]
         return "\n".join([*lines, f"as of {time.strftime('%H:%M:%S')}; Ctrl-C ends this display, no task"])
 

@@ -8,10 +8,10 @@ from orchestrator.errors import Retry
 
 RETRIED = {
     Retry.PERMANENT: "tpuctl does not try again by itself",
-    Retry.CAPACITY: "tpuctl watch tries other zones, then waits and tries again",
-    Retry.QUOTA: "tpuctl watch tries again a few times, since a deletion may free quota",
-    Retry.TRANSIENT: "tpuctl watch tries again by itself",
-    Retry.UNKNOWN: "tpuctl watch tries again a few times",
+    Retry.CAPACITY: "`tpuctl watch` tries other zones, then waits and tries again",
+    Retry.QUOTA: "`tpuctl watch` tries again a few times, since a deletion may free quota",
+    Retry.TRANSIENT: "`tpuctl watch` tries again by itself",
+    Retry.UNKNOWN: "`tpuctl watch` tries again a few times",
 }
 _LINK = re.compile(r"\[([^\]]+)\]\(([^)]+)\)")
 

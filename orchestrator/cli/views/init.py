@@ -22,7 +22,7 @@ def show_converted(file: Path, other: Path, found: "Conversion", *, as_json: boo
         print_json("init", body)
         return
     _show_rows(found)
-    say(f"{file} is written, from a file of {found.tool}. Next: decide what is listed, then tpuctl check")
+    say(f"{file} is written, from a file of {found.tool}. Next: decide what is listed, then `tpuctl check`")
 
 
 def _show_rows(found: "Conversion") -> None:

@@ -16,7 +16,7 @@ def show_start(found: LocalStart, *, as_json: bool) -> None:
     elif found.fresh:
         say(f"the local cloud runs at {found.endpoint}, machines: {found.machines}")
     else:
-        say(f"it runs already at {found.endpoint}; its settings did not change (tpuctl local stop first)")
+        say(f"it runs already at {found.endpoint}; its settings did not change (`tpuctl local stop` first)")
 
 
 def show_status(body: dict[str, Any], *, as_json: bool) -> None:

@@ -35,8 +35,8 @@ _COLOURS = {
 }
 
 MORE = (
-    "Next: tpuctl checkpoints fetch copies the model. More training: raise job.target_steps or change the code, "
-    "then tpuctl up"
+    "Next: `tpuctl checkpoints fetch` copies the model. More training: raise job.target_steps or change the code, "
+    "then `tpuctl up`"
 )
 """What to do with a job that is done."""
 

@@ -11,4 +11,4 @@ def show(found: Refreshed, *, as_json: bool) -> None:
         return
     count = len(found.prices)
     say(f"{count} TPU prices of {found.date} from the billing catalogue are now in use ({found.file})")
-    talk("  next:  tpuctl plan shows them")
+    talk("  next:  `tpuctl plan` shows them")

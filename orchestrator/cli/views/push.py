@@ -9,7 +9,7 @@ WORDS = {
     PushOutcome.UNCHANGED: "no changes: the job runs this code with these settings",
     PushOutcome.RUNNING: "the job runs the new code",
     PushOutcome.DONE: "the job is done with the new code; next: tpuctl watch, which deletes the machines",
-    PushOutcome.RECORDED: "the new code is in the bucket; the next machine takes it (tpuctl watch makes one)",
+    PushOutcome.RECORDED: "the new code is in the bucket; the next machine takes it (`tpuctl watch` makes one)",
 }
 
 

@@ -14,7 +14,7 @@ def show_stored(name: str, done: NewVersion, *, as_json: bool) -> None:
         print_json("secret", asdict(done))
         return
     say(f"secret {name} of project {done.project} has version {done.version}; use it as secret://{name}")
-    talk("  next:  the machines' account needs a role to read it: tpuctl plan shows the line")
+    talk("  next:  the machines' account needs a role to read it: `tpuctl plan` shows the line")
 
 
 def show_names(found: Names, *, as_json: bool) -> None:

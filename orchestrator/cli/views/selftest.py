@@ -60,7 +60,7 @@ def show(done: SelfTested, *, as_json: bool) -> None:
     if done.leftovers:
         raise LeftoverError(
             f"not proven gone: {'; '.join(done.leftovers)}",
-            hint="run tpuctl selftest again: it deletes this first",
+            hint="run `tpuctl selftest` again: it deletes this first",
             changed="everything else is gone",
         )  # fmt: skip
     say(f"nothing of {done.run.name} is left: no TPU, no VM, no queued resource, no bucket", style="green")

@@ -275,7 +275,7 @@ def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
 def _sidecars(status: DeploymentStatus) -> list[Field]:
     places = {"vm": "VM", "tpu": "TPU"}
     return [
-        Field(s.name, f"on the {places[s.on]}, port {s.port} (tpuctl tunnel {s.name})")
+        Field(s.name, f"on the {places[s.on]}, port {s.port} (`tpuctl tunnel {s.name}`)")
         for s in status.sidecars
     ]
 
@@ -290,7 +290,9 @@ def _end(status: DeploymentStatus) -> list[Field]:
         nets = [net for net in status.safety_nets if net.name == "TPU"]
         lines += [Field("safety net", f"{net.name}: {net.text}") for net in nets]
     wait = next_pass_text(status)
-    when_text = wait or ("when tpuctl watch or tpuctl down runs" if status.outcome else "when a watcher runs")
+    when_text = wait or (
+        "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
+    )
     # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
@@ -313,27 +315,29 @@ def _end(status: DeploymentStatus) -> list[Field]:
 def _start(status: DeploymentStatus) -> str:
     """Return how a deployment that is not up goes on."""
     if status.state is DeploymentState.REMAINING:
-        return "tpuctl down deletes the machines that are left, tpuctl up starts the job again"
+        return "`tpuctl down` deletes the machines that are left, `tpuctl up` starts the job again"
     if status.state is DeploymentState.DELETED:
-        return "tpuctl up starts over"
+        return "`tpuctl up` starts over"
     if status.state is DeploymentState.DOWN:
-        return "tpuctl up goes on; tpuctl down --delete-data deletes the data in the bucket too"
-    return "tpuctl up starts it"
+        return "`tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
+    return "`tpuctl up` starts it"
 
 
 def _after(rows: Sequence[ResourceStatus], *, uncommitted: bool) -> list[Field]:
     """Return what the user may do after the job is done, if anything is left."""
     there = {row.kind for row in rows if row.state != "absent"}
     fetch = (
-        "tpuctl checkpoints fetch --uncommitted copies what the job saved"
+        "`tpuctl checkpoints fetch --uncommitted` copies what the job saved"
         if uncommitted
-        else "tpuctl checkpoints fetch copies the model"
+        else "`tpuctl checkpoints fetch` copies the model"
     )
     lines = [Field("next", f"{fetch} to this computer")] if "bucket" in there else []
     if there - {"bucket"}:
-        return [*lines, Field("next", "tpuctl down deletes the machines that are left; the bucket stays")]
+        return [*lines, Field("next", "`tpuctl down` deletes the machines that are left; the bucket stays")]
     return (
-        [*lines, Field("next", "tpuctl down --delete-data deletes the bucket and all in it")] if lines else []
+        [*lines, Field("next", "`tpuctl down --delete-data` deletes the bucket and all in it")]
+        if lines
+        else []
     )
 
 
@@ -341,7 +345,7 @@ def watcher_text(status: DeploymentStatus) -> str:
     """Return a text about the watcher, "" if the deployment is over and needs none."""
     watcher = status.watcher
     if watcher is not None and _watcher_runs(status):
-        where = "on the VM" if watcher.on == "vm" else f"tpuctl {watcher.command} of {watcher.who}"
+        where = "on the VM" if watcher.on == "vm" else f"`tpuctl {watcher.command}` of {watcher.who}"
         return f"{where}, last renewed {span_text(watcher.renewed_age_s)} ago"
     cure = _watcher_cure(status)
     if cure is None:

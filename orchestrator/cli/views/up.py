@@ -47,7 +47,7 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     if budget is not None:
         seconds = None if unknown else to_budget(hourly, budget)
         lasts = f", after about {seconds / 3600:.1f} h" if seconds else ""
-        write(f"  watch.budget_usd: tpuctl watch ends it at {budget:g} USD{lasts}")
+        write(f"  watch.budget_usd: `tpuctl watch` ends it at {budget:g} USD{lasts}")
 
 
 def _what(price: UpPrice) -> str:

@@ -69,7 +69,7 @@ def install(remote: Remote, host: Host, packed: Packed) -> None:
     if done.exit_code == NO_SCOPE:
         raise UsageError(
             f"{host.name} was made without the scope cloud-platform, so a loop there could not act",
-            hint="recreate it: tpuctl down, then tpuctl up (checkpoints stay in the bucket)",
+            hint="recreate it: `tpuctl down`, then `tpuctl up` (checkpoints stay in the bucket)",
             changed="nothing was changed",
             code="TPU-136",
         )

@@ -307,7 +307,7 @@ class Actor:
             deliver_sidecars(self._cloud, self._blueprint, host, role)
             text = "the new settings are there"
         except (RemoteError, NotFoundError) as error:
-            text = f"they keep their settings ({error.message}); tpuctl tunnel tries again"
+            text = f"they keep their settings ({error.message}); `tpuctl tunnel` tries again"
         self._records.update_later(lambda record: replace(record, sidecars=self._with_settings(record, role)))
         return f"sidecars on {change.name}: {text}"
 

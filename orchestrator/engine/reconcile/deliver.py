@@ -43,7 +43,7 @@ def deliver(
     if failed:
         raise RemoteError(
             f"{failed[0].host}: {failed[0].error}",
-            hint="run the same command again; tpuctl status shows the machines",
+            hint="run the same command again; `tpuctl status` shows the machines",
             changed="machines hold the old code or the new one, never a mix",
         )
     # Settings go after the code, because the agent reads them when it is started below.

@@ -84,7 +84,7 @@ UNSUPPORTED: dict[str, tuple[str, str, str]] = {
     "job.checkpoint.every": ("nothing learns from saves: the job decides when to save",) * 3,
     "job.checkpoint.save_pause": ("nothing learns from saves: the job decides when to save",) * 3,
     "job.progress": ("nothing reads it",) * 3,
-    "job.memory": ("for tpuctl check only",) * 3,
+    "job.memory": ("for `tpuctl check` only",) * 3,
     "job.target_steps": ("the job gets the number; done means exit status 0",) * 3,
     "job.stop_signal": ("", "no signal before a preemption: save often", ""),
     "job.grace": ("", "no time before a preemption: save often", ""),
