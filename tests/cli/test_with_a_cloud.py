@@ -65,7 +65,7 @@ def test_a_second_tpuctl_names_who_holds_the_deployment(words, folder, capsys, m
     with FileLock(place / "lock"):
         code, out, err = here(capsys, *words)
     assert (code, out) == (6, "")
-    assert "tpuctl demo of me@here, process 4711, is working on this deployment" in err
+    assert "`tpuctl demo` of me@here, process 4711, is working on this deployment" in err
     assert "nothing was changed" in err
 
 
