@@ -20,7 +20,7 @@ from orchestrator.agent.attempt.peers import LAST_LOG_TIMEOUT
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.bucket_checkpoints import retain
-from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted, obey_signals
+from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
@@ -60,8 +60,8 @@ class Agent:
         try:
             try:
                 ending = self._run_attempts()
-            except JobInterrupted as interrupted:
-                ending = interrupted.ending
+            except AgentMustEnd as must_end:
+                ending = must_end.ending
             except UnsafeError as error:
                 ending = Ending(EndingKind.GAVE_UP, str(error))
             self._leave(ending)
@@ -84,8 +84,8 @@ class Agent:
         obey_signals(
             {
                 signal.SIGTERM: self._noticed,
-                signal.SIGUSR1: lambda: parts.interrupts.end(EndingKind.ASKED, "asked to stop by tpuctl"),
-                signal.SIGINT: lambda: parts.interrupts.end(EndingKind.ASKED, "interrupted"),
+                signal.SIGUSR1: lambda: parts.end_requests.end(EndingKind.ASKED, "asked to stop by tpuctl"),
+                signal.SIGINT: lambda: parts.end_requests.end(EndingKind.ASKED, "interrupted"),
             }
         )
         # After the signal handlers: a reader of this file may send a signal at once.
@@ -107,12 +107,12 @@ class Agent:
         NoticeWatch(parts.metadata, self._preempted).start()
 
     def _run_attempts(self) -> Ending:
-        """Run attempts until the job has finished. Raise JobInterrupted or UnsafeError for every other end."""
+        """Run attempts until the job has finished. Raise AgentMustEnd or UnsafeError for every other end."""
         parts = self._parts
         living = clear(self._settings.layout.root, self._runner.record.living_session())
         while living:
             parts.status.warn("clear", f"processes {living} of an earlier job do not die")
-            parts.interrupts.wait(1.0)
+            parts.end_requests.wait(1.0)
             living = clear(self._settings.layout.root, None)
         parts.status.warn("clear", "")
         check(parts.environ)
@@ -166,9 +166,9 @@ class Agent:
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
             if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
-                parts.interrupts.end(EndingKind.FENCED, message)
+                parts.end_requests.end(EndingKind.FENCED, message)
             parts.status.warn("race", message)
-            parts.interrupts.wait(settings.poll)
+            parts.end_requests.wait(settings.poll)
 
     def _wait_for_earlier_save(self) -> None:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
@@ -182,14 +182,14 @@ class Agent:
             if earlier is None:
                 break
             parts.status.warn("waits", f"TPU #{earlier} is being preempted and still saves")
-            parts.interrupts.wait(min(1.0, settings.poll))
+            parts.end_requests.wait(min(1.0, settings.poll))
         parts.status.warn("waits", "")
 
     def _first_attempt(self) -> Attempt:
         """
         Return the first attempt to run: the gang's, or a new one if this worker has already run that.
 
-        Raise JobInterrupted if the job has already ended.
+        Raise AgentMustEnd if the job has already ended.
         """
         parts, record = self._parts, self._runner.record
         parts.patiently("read the gang", self._check_gang)
@@ -214,7 +214,7 @@ class Agent:
         # Finished before, but cron was not stopped: the agent was killed in between, or its report failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
             self._report_again(latest)
-            raise JobInterrupted(Ending(_FINISHED[record.ended], "the job was finished already"))
+            raise AgentMustEnd(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
         parts.committer.begin(latest.attempt, latest.resume_step)
@@ -242,33 +242,33 @@ class Agent:
         return latest
 
     def _check_gang(self) -> None:
-        """End the agent if a newer incarnation exists or the gang gave up. Raise JobInterrupted."""
+        """End the agent if a newer incarnation exists or the gang gave up. Raise AgentMustEnd."""
         newer = self._parts.attempts.newer_incarnation(10.0)
         if newer is not None:
-            self._parts.interrupts.end(
+            self._parts.end_requests.end(
                 EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed any more"
             )
         verdict = self._parts.attempts.verdict(10.0)
         if verdict is not None:
-            self._parts.interrupts.end(EndingKind.GAVE_UP, verdict)
-        self._parts.interrupts.check()
+            self._parts.end_requests.end(EndingKind.GAVE_UP, verdict)
+        self._parts.end_requests.check()
 
     def _keep_lease(self) -> None:
         """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
         silent = self._clock.monotonic() - self._reached_at
         if self._settings.lease is not None and silent >= self._settings.lease:
             message = f"the bucket was out of reach for {silent:.0f} s, so another machine may run the task"
-            self._parts.interrupts.end(EndingKind.CUT_OFF, message)
+            self._parts.end_requests.end(EndingKind.CUT_OFF, message)
 
     def _poll_gang(self) -> None:
         asked = self._clock.monotonic()
         attempt = int(self._parts.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
         if attempt and self._parts.attempts.overtaken(attempt, 10.0):
-            self._parts.interrupts.saw_attempt(attempt + 1)
+            self._parts.end_requests.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
         if self._clock.monotonic() - self._checked_at >= self._settings.heartbeat:
-            with contextlib.suppress(JobInterrupted):
+            with contextlib.suppress(AgentMustEnd):
                 self._check_gang()
             self._checked_at = self._clock.monotonic()
         if attempt:
@@ -290,7 +290,7 @@ class Agent:
 
     def _noticed(self) -> None:
         self._parts.status.set(notice=True)
-        self._parts.interrupts.end(EndingKind.NOTICE, "the machine is being taken away")
+        self._parts.end_requests.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
         # A signal alone may mean a reboot, after which this machine continues; a preempted one does not.

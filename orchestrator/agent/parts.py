@@ -16,7 +16,7 @@ from orchestrator.agent.checkpoints.restore import Restorer
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
-from orchestrator.agent.interrupts import Interrupts
+from orchestrator.agent.end_requests import EndRequests
 from orchestrator.agent.machine.emulator_guard import trusted
 from orchestrator.agent.machine.job_secrets import Secrets
 from orchestrator.agent.save_interval_tracker import SaveIntervalTracker
@@ -58,7 +58,7 @@ class Parts:
     local: LocalCheckpoints
     committer: Committer
     restorer: Restorer
-    interrupts: Interrupts
+    end_requests: EndRequests
     save_interval: SaveIntervalTracker
     secrets: Secrets
     events: EventFiles
@@ -74,7 +74,7 @@ class Parts:
         """
         Call until it succeeds; the heartbeat shows the failure meanwhile.
 
-        Raise FinalError and JobInterrupted.
+        Raise FinalError and AgentMustEnd.
         """
 
         def failed(error: BaseException) -> None:
@@ -82,10 +82,10 @@ class Parts:
                 raise error
             self.status.warn(doing, str(error))
 
-        self.interrupts.check()
+        self.end_requests.check()
         try:
             value = retried(
-                call, (AgentError, OSError), PAUSES, now=self.clock.monotonic, wait=self.interrupts.wait,
+                call, (AgentError, OSError), PAUSES, now=self.clock.monotonic, wait=self.end_requests.wait,
                 failed=failed,
             )  # fmt: skip
         except FinalError:
@@ -114,8 +114,8 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         if whole
         else bucket
     )
-    interrupts, caches = (
-        Interrupts(clock),
+    end_requests, caches = (
+        EndRequests(clock),
         Caches(settings, own, shared, status, log, container.digest if container else str),
     )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll, clock)
@@ -144,7 +144,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
             clock=clock,
         ),
         restorer=Restorer(settings, bucket, checkpoints, local),
-        interrupts=interrupts,
+        end_requests=end_requests,
         save_interval=SaveIntervalTracker(settings, bucket, status, clock),
         secrets=Secrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
@@ -152,6 +152,6 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         caches=caches,
         container=container,
         keeper=CacheKeeper(
-            settings, shared, caches, status, log, interrupts, clock, shared=shared is not bucket
+            settings, shared, caches, status, log, end_requests, clock, shared=shared is not bucket
         ),
     )

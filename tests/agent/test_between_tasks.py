@@ -113,7 +113,9 @@ def test_a_step_of_the_start_that_is_over_is_not_waited_for() -> None:
     """There are three of them, and each took a tenth of a second."""
     checks, over = [], threading.Event()
     runner = AttemptRunner.__new__(AttemptRunner)
-    runner._parts = SimpleNamespace(interrupts=SimpleNamespace(check=lambda: (checks.append(1), over.set())))
+    runner._parts = SimpleNamespace(
+        end_requests=SimpleNamespace(check=lambda: (checks.append(1), over.set()))
+    )
     assert runner._wait(Task("step", lambda: over.wait(10) and 7)) == 7
     assert checks
 

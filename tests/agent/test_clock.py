@@ -13,8 +13,8 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
+from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
 from orchestrator.agent.fleet.share import SHARE, SILENT, Share, Worker0
-from orchestrator.agent.interrupts import EndingKind, JobInterrupted
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
@@ -72,11 +72,11 @@ def test_an_agent_without_an_answer_of_the_bucket_ends_with_its_lease(
         agent._poll_gang()
         clock.advance(59.0)
         agent._keep_lease()
-    assert not parts.interrupts.ended()
+    assert not parts.end_requests.ended()
     clock.advance(1.0)
     agent._keep_lease()
-    with pytest.raises(JobInterrupted) as ended:
-        parts.interrupts.check()
+    with pytest.raises(AgentMustEnd) as ended:
+        parts.end_requests.check()
     assert ended.value.ending.kind is EndingKind.CUT_OFF
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from orchestrator.agent.interrupts import EndingKind
+from orchestrator.agent.end_requests import EndingKind
 from orchestrator.cli.views.logs import JobLines, show_event
 from orchestrator.contract.agent_lines import (
     ENDINGS,

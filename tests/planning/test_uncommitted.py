@@ -13,7 +13,7 @@ from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.engine.outcome_errors import raise_outcome
 from orchestrator.errors import UncommittedError
 from orchestrator.planning.decide import decide
-from orchestrator.planning.news import preemption
+from orchestrator.planning.events import preemption
 from orchestrator.planning.notifications import due
 from orchestrator.planning.uncommitted import lost_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import update_record

@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Absent, Operation, Present, Unknown,
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.deployment_outcome import wind_down
-from orchestrator.planning.news import news
+from orchestrator.planning.events import events_of
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
@@ -96,7 +96,7 @@ def test_a_vm_that_becomes_running_is_an_event_once_and_again_after_a_stop():
     for seconds, observed in enumerate(looks):
         found = world(vm=observed, observed_at=NOW + seconds)
         after = update_record(record, found)
-        texts += [(seconds, one.text) for one in news(record, after, found) if one.kind == "vm-running"]
+        texts += [(seconds, one.text) for one in events_of(record, after, found) if one.kind == "vm-running"]
         record = decode(encode(after, "mine"), "mine")
     text = "VM demo-vm is RUNNING in us-central1-a"
     assert texts == [(1, text), (7, text)]

@@ -22,7 +22,7 @@ from orchestrator.agent.attempt import next_attempt
 from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
-from orchestrator.agent.interrupts import JobInterrupted
+from orchestrator.agent.end_requests import AgentMustEnd
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
@@ -79,7 +79,7 @@ class Actor:
         self._go.acquire()
         try:
             self._body()
-        except JobInterrupted:
+        except AgentMustEnd:
             pass  # It was told to end, as one that is replaced is.
         except BaseException as failure:
             self.failure = failure

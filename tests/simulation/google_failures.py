@@ -33,7 +33,7 @@ from orchestrator.google import (
     project_probe,
 )
 from orchestrator.google.refusal import GoogleRefusal
-from orchestrator.planning import deployment_outcome, news
+from orchestrator.planning import deployment_outcome, events
 from orchestrator.planning.tpu import lifecycle, never_reported, next_zone, node_verdict
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
@@ -119,7 +119,7 @@ GOOGLE_FAILURES = {
         ((node_verdict, "often_silent", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once",)),
     "U2 a maintenance is told": Switch(
-        ((news, "maintenance_text", lambda *_: ""),),
+        ((events, "maintenance_text", lambda *_: ""),),
         (f"{BIRTHS}test_a_maintenance_is_reported_once_and_nothing_is_done",)),
     "U3 a write that comes too soon is repeated": Switch(
         ((clients.Clients, "spaced", clients.Clients.mutating),),

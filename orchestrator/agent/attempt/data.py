@@ -21,7 +21,7 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from orchestrator.agent.cloud import gcloud
 from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.cloud.transport import retrying
-from orchestrator.agent.interrupts import JobInterrupted
+from orchestrator.agent.end_requests import AgentMustEnd
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
@@ -265,7 +265,7 @@ def download_data(parts: Parts) -> Optional[JobOutcome]:
     """
     Provide the data that the code asks for; return an outcome if that fails, else None.
 
-    Raise JobInterrupted as soon as the agent must end; files downloaded by then are kept.
+    Raise AgentMustEnd as soon as the agent must end; files downloaded by then are kept.
     """
     data = Data(parts.settings.layout, parts.shared)
     if not data.wants():
@@ -275,13 +275,13 @@ def download_data(parts: Parts) -> Optional[JobOutcome]:
     reported_at = 0.0
     try:
         while task.is_alive():
-            parts.interrupts.wait(TICK)
+            parts.end_requests.wait(TICK)
             if parts.clock.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
                 reported_at = parts.clock.monotonic()
                 parts.status.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )
-    except JobInterrupted:
+    except AgentMustEnd:
         data.stop.set()
         raise
     parts.status.set(message="")

@@ -13,7 +13,7 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.bucket_checkpoints import retain
 from orchestrator.agent.checkpoints.uncommitted import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import TIMEOUT
-from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
 from orchestrator.agent.outcome import JobOutcome
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
@@ -40,7 +40,7 @@ class Finish:
 
     def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
         """
-        Return the ending, None if the gang continues instead. Raise JobInterrupted.
+        Return the ending, None if the gang continues instead. Raise AgentMustEnd.
 
         Exit status 0 alone is not enough: the job is done only with a checkpoint that has a part of every
         worker.
@@ -83,7 +83,7 @@ class Finish:
                 retain(parts.settings, parts.bucket, parts.checkpoints, parts.attempts)
 
     def ended_earlier(self) -> None:
-        """Raise JobInterrupted if an earlier machine has uploaded the uncommitted files of this same job."""
+        """Raise AgentMustEnd if an earlier machine has uploaded the uncommitted files of this same job."""
         earlier = self._parts.patiently("look for uncommitted files", self.rescue.earlier)
         mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
         if mine is not None:
@@ -91,11 +91,11 @@ class Finish:
             message = (
                 f"the job had ended on TPU #{mine.incarnation}; no checkpoint was saved, {in_words(mine)}"
             )
-            raise JobInterrupted(Ending(EndingKind.UNCOMMITTED, message))
+            raise AgentMustEnd(Ending(EndingKind.UNCOMMITTED, message))
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
-        record, clock, interrupts = self._runner.record, self._parts.clock, self._parts.interrupts
+        record, clock, end_requests = self._runner.record, self._parts.clock, self._parts.end_requests
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
@@ -105,7 +105,7 @@ class Finish:
             with contextlib.suppress(AgentError, OSError):
                 newest = self._parts.checkpoints.newest(10.0)
                 committed = newest.step if newest is not None else None
-        gone_by = (interrupts.ended_at or clock.monotonic()) + RESCUE
+        gone_by = (end_requests.ended_at or clock.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
         moment = RescueMoment.NOTICE if notice else RescueMoment.FAILED
         # In a thread, because a call to the bucket cannot be interrupted and the machine may vanish at any time.

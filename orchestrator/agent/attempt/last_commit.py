@@ -20,7 +20,7 @@ def last_commit(parts: Parts, at_end: bool = False) -> str:
     Commit everything that the job has finished, and wait for the bucket as long as it takes.
 
     *at_end* means that the job is finished, so that outputs are whole. Return what could not be committed, ""
-    if nothing. Raise JobInterrupted.
+    if nothing. Raise AgentMustEnd.
     """
     message = ""
     for _try in range(LAST_TRIES):
@@ -60,7 +60,7 @@ def commit_in_time(parts: Parts) -> None:
 
 
 def conclude(parts: Parts, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
-    """Commit what the job has finished; return the outcome in view of what is committed. Raise JobInterrupted."""
+    """Commit what the job has finished; return the outcome in view of what is committed. Raise AgentMustEnd."""
     if outcome.code == 0:
         parts.local.rest(in_order=True)
     message = last_commit(parts, at_end=outcome.kind is JobOutcomeKind.DONE)

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import acquit, go_back, newest_but, should_go_back
 from orchestrator.agent.attempt.peers import silent_peer
-from orchestrator.agent.interrupts import Ending, EndingKind, JobInterrupted
+from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
@@ -28,7 +28,7 @@ class NextAttempt:
         """
         Return the next attempt: the gang's if another worker created it, else a new one after a pause.
 
-        Raise JobInterrupted when the gang gives up.
+        Raise AgentMustEnd when the gang gives up.
         """
         parts = self._parts
         latest = parts.patiently("read the gang", parts.attempts.latest)
@@ -73,7 +73,7 @@ class NextAttempt:
         """
         Give up after too many failures; if a worker is silent, return a text about it instead.
 
-        Raise JobInterrupted after giving up. A silent worker may be the cause, so the gang then continues.
+        Raise AgentMustEnd after giving up. A silent worker may be the cause, so the gang then continues.
         """
         if wanted.failures < self._settings.failures:
             return ""
@@ -85,7 +85,7 @@ class NextAttempt:
         count = f"{wanted.failures} attempts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"
         self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
-        raise JobInterrupted(Ending(EndingKind.GAVE_UP, text))
+        raise AgentMustEnd(Ending(EndingKind.GAVE_UP, text))
 
     def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
         """
@@ -104,14 +104,12 @@ class NextAttempt:
         newer = parts.patiently("look for a newer incarnation", parts.attempts.newer_incarnation)
         if newer is not None:
             # A replacement may be restoring this checkpoint now, so it must not be renamed.
-            raise JobInterrupted(
-                Ending(EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed")
-            )
+            raise AgentMustEnd(Ending(EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed"))
         return parts.patiently("go one checkpoint back", lambda: go_back(parts.checkpoints, wanted, newest))
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
         clock = self._parts.clock
         end = clock.monotonic() + seconds
         # Stop waiting as soon as another worker has created the next attempt.
-        while clock.monotonic() < end and not self._parts.interrupts.overtaken(attempt.attempt):
-            self._parts.interrupts.wait(min(0.5, max(0.0, end - clock.monotonic())))
+        while clock.monotonic() < end and not self._parts.end_requests.overtaken(attempt.attempt):
+            self._parts.end_requests.wait(min(0.5, max(0.0, end - clock.monotonic())))

@@ -32,7 +32,7 @@ def all_ended(parts: Parts, attempt: Attempt, message: str) -> bool:
             parts.shipper.ship(LAST_LOG_TIMEOUT)
         parts.status.set(phase=Phase.ENDED, message=message)
     while others:
-        if parts.interrupts.overtaken(attempt.attempt):
+        if parts.end_requests.overtaken(attempt.attempt):
             return False
         others = [
             n
@@ -40,16 +40,16 @@ def all_ended(parts: Parts, attempt: Attempt, message: str) -> bool:
             if not parts.patiently("read heartbeats", partial(_has_ended, parts, n, attempt))
         ]
         if others:
-            parts.interrupts.wait(parts.settings.poll)
+            parts.end_requests.wait(parts.settings.poll)
     return True
 
 
 def first_ended(parts: Parts, attempt: Attempt) -> bool:
     """Wait until worker 0's job has ended well; return False if the gang continues instead."""
     while not parts.patiently("read heartbeats", partial(_has_ended, parts, 0, attempt)):
-        if parts.interrupts.overtaken(attempt.attempt):
+        if parts.end_requests.overtaken(attempt.attempt):
             return False
-        parts.interrupts.wait(parts.settings.poll)
+        parts.end_requests.wait(parts.settings.poll)
     return True
 
 
@@ -65,10 +65,10 @@ def silent_peer(parts: Parts, attempt: int) -> Optional[int]:
     # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(parts, worker) for worker in waited_for}
     end = parts.clock.monotonic() + SILENCE * settings.heartbeat
-    while waited_for and parts.clock.monotonic() < end and not parts.interrupts.overtaken(attempt):
+    while waited_for and parts.clock.monotonic() < end and not parts.end_requests.overtaken(attempt):
         waited_for = {w for w in waited_for if _generation(parts, w) == before[w]}
         if waited_for:
-            parts.interrupts.wait(settings.poll)
+            parts.end_requests.wait(settings.poll)
     return min(waited_for, default=None)
 
 

@@ -83,7 +83,7 @@ class Rescue:
         """
         Upload *files* of a job that has ended, and wait for the bucket as long as it takes.
 
-        Raise JobInterrupted; the next agent, or `in_time`, then continues.
+        Raise AgentMustEnd; the next agent, or `in_time`, then continues.
         """
         manifest = self._manifest(
             attempt.attempt, RescueMoment.UNCOMMITTED if committed is None else RescueMoment.BESIDE
@@ -267,7 +267,7 @@ class Rescue:
         try:
             return retried(
                 call, (AgentError, OSError), PAUSES, timeout=remaining, now=clock.monotonic,
-                # Not that of the interrupts: this agent is ending and ignores further ones.
+                # Not that of the end requests: this agent is ending and ignores further ones.
                 wait=clock.wait, failed=failed,
             )  # fmt: skip
         except FinalError:

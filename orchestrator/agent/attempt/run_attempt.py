@@ -21,7 +21,7 @@ from orchestrator.agent.attempt.prepare import (
 )
 from orchestrator.agent.attempt.progress_tracker import ProgressTracker
 from orchestrator.agent.checkpoints.restore import NOTHING
-from orchestrator.agent.interrupts import EndingKind, JobInterrupted
+from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
 from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
@@ -60,7 +60,7 @@ class AttemptRunner:
         """
         Run one attempt of the job to its end; no process of the job is left when this returns or raises.
 
-        Raise JobInterrupted after the job was stopped within its grace and the last commit was tried.
+        Raise AgentMustEnd after the job was stopped within its grace and the last commit was tried.
         """
         parts = self._parts
         parts.committer.end()
@@ -115,7 +115,7 @@ class AttemptRunner:
             # The restore moves files, so it must end before another attempt starts.
             try:
                 self._wait(restore)
-            except JobInterrupted:
+            except AgentMustEnd:
                 raise
             except Exception as error:  # The attempt has already failed for another reason.
                 self._parts.status.warn("restore", repr(error))
@@ -144,11 +144,11 @@ class AttemptRunner:
         self._parts.patiently("remove the packages", self._parts.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
-        """Return a task's result or raise its exception; raise JobInterrupted as soon as the agent must end."""
+        """Return a task's result or raise its exception; raise AgentMustEnd as soon as the agent must end."""
         while task.is_alive():
             # Not a pause: most tasks are over in a moment, and the job waits for each.
             task.join(TICK)
-            self._parts.interrupts.check()
+            self._parts.end_requests.check()
         return task.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
@@ -271,11 +271,11 @@ class AttemptRunner:
             outcome = self._wait_for_end(job, attempt, target, framework, what)
             is_set_up = framework is None and outcome.kind is JobOutcomeKind.DONE
             return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
-        except JobInterrupted as interrupted:
-            parts.status.set(phase=Phase.STOPPING, message=interrupted.ending.message)
+        except AgentMustEnd as must_end:
+            parts.status.set(phase=Phase.STOPPING, message=must_end.ending.message)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
-            cut_off = interrupted.ending.kind is EndingKind.CUT_OFF
+            cut_off = must_end.ending.kind is EndingKind.CUT_OFF
             job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, grace) if cut_off else grace)
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
@@ -314,7 +314,7 @@ class AttemptRunner:
                 with contextlib.suppress(OSError):
                     self._parts.local.checkpoints()
                 return outcome_of(code, target, self._progress.reached, committed, framework, what)
-            if self._parts.interrupts.overtaken(attempt.attempt):
+            if self._parts.end_requests.overtaken(attempt.attempt):
                 return JobOutcome(JobOutcomeKind.OVERTAKEN, "the gang has gone on")
             if self._stalled():
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
@@ -331,7 +331,7 @@ class AttemptRunner:
                 if self._clock.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return outcome_of(0, target, None, committed)
-            self._parts.interrupts.wait(TICK)
+            self._parts.end_requests.wait(TICK)
 
     def _stalled(self) -> bool:
         committed_at = self._parts.status.get("committed_at") or 0.0

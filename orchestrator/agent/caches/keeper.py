@@ -33,7 +33,7 @@ from orchestrator.agent.caches.places import Cache, programs
 from orchestrator.agent.caches.warm_start import PARALLEL, Caches, Files
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
-from orchestrator.agent.interrupts import Interrupts
+from orchestrator.agent.end_requests import EndRequests
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import each
@@ -66,14 +66,14 @@ class CacheKeeper:
         caches: Caches,
         status: Status,
         log: JobLog,
-        interrupts: Interrupts,
+        end_requests: EndRequests,
         clock: Clock,
         *,
         shared: bool = False,
     ) -> None:
         self._settings, self._bucket, self._caches = settings, bucket, caches
         self._shared, self._clock = shared, clock
-        self._status, self._log, self._interrupts = status, log, interrupts
+        self._status, self._log, self._end_requests = status, log, end_requests
         self._checked_at = 0.0
 
     def keep(self) -> None:
@@ -214,7 +214,7 @@ class CacheKeeper:
             raise AgentError("the machine is about to go")
 
     def _is_ending(self) -> bool:
-        return self._interrupts.ended_at is not None or bool(self._status.get("notice"))
+        return self._end_requests.ended_at is not None or bool(self._status.get("notice"))
 
     def _retain(self) -> None:
         """Delete the oldest keys of each cache, and pieces older than a day that no manifest names."""

@@ -275,11 +275,11 @@ class WakeWriter:
 
         A failure is not retried: it only costs the time until the next poll.
         """
-        news = (report["attempt"], report["phase"], report["notice"])
-        if news == self._written or not (report["notice"] or report["phase"] in ENDS):
+        report_key = (report["attempt"], report["phase"], report["notice"])
+        if report_key == self._written or not (report["notice"] or report["phase"] in ENDS):
             return
-        self._written = news
-        _attempt, phase, notice = news
+        self._written = report_key
+        _attempt, phase, notice = report_key
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.

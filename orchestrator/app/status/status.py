@@ -34,7 +34,7 @@ from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
-from orchestrator.planning.news import preemption, with_preemption
+from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars

@@ -207,10 +207,10 @@ class Heartbeats:
         known = {
             key: self._known[key] for one in listed if (key := (one.name, one.generation)) in self._known
         }
-        news = [one for one in listed if (one.name, one.generation) not in known]
-        news.sort(key=lambda one: worker_of(one.name) or ())
-        bodies = read_first(self._store, [one for one in news if one.size <= limit.each], limit)
-        for one in news:
+        unread = [one for one in listed if (one.name, one.generation) not in known]
+        unread.sort(key=lambda one: worker_of(one.name) or ())
+        bodies = read_first(self._store, [one for one in unread if one.size <= limit.each], limit)
+        for one in unread:
             found = one if one.size > limit.each else bodies.get(one.name)
             if one.size <= limit.each and one.name not in bodies:
                 too_many = ValueError("all reports together have too many bytes")

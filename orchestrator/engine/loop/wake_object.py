@@ -59,9 +59,9 @@ class WakeObject:
             return False
         # Compare the generation only: the content was written by a machine and is not trusted.
         call = (name, found.generation if found is not None else 0)
-        news = found is not None and call != self._last_call
+        is_new = found is not None and call != self._last_call
         self._last_call = call
-        return news
+        return is_new
 
     def _fell_silent(self, incarnation: int) -> bool:
         """Return whether a heartbeat is overdue; each heartbeat is reported once."""
@@ -74,6 +74,6 @@ class WakeObject:
         if oldest is None or self._clock.now() - oldest.updated <= self._silence:
             return False
         missed = f"{oldest.name}@{oldest.generation}"
-        news = missed != self._missed
+        is_new = missed != self._missed
         self._missed = missed
-        return news
+        return is_new

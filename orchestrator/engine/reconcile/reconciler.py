@@ -20,8 +20,8 @@ from orchestrator.engine.records.capacity_history import SharedCapacityHistory
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_outcome import expiry
+from orchestrator.planning.events import events_of, preemption, start_from_zero, with_preemption
 from orchestrator.planning.invariants import broken
-from orchestrator.planning.news import news, preemption, start_from_zero, with_preemption
 from orchestrator.planning.update_record import not_older, update_record
 
 
@@ -85,7 +85,7 @@ class Reconciler:
         if started_over is not None and after.node.incarnation > self._from_zero:
             self._from_zero = after.node.incarnation
             events.append(started_over)
-        events += news(before, after, world)
+        events += events_of(before, after, world)
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)

@@ -95,7 +95,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         return _judge_lost(node, place)
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
-        # What that means for the job's work is told by the event of the preemption (`planning/news.py`).
+        # What that means for the job's work is told by the event of the preemption (`planning/events.py`).
         rule = LoopRule.TPU_PREEMPTED
         return NodeVerdict.of_state(NodeAction.REPLACE, rule, node, "being preempted")
     if unwanted(record):

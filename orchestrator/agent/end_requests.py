@@ -1,4 +1,4 @@
-"""Interrupt the running agent: to end it, or to make it follow the gang."""
+"""Request the end of the running agent, or that it follows the gang to a later attempt."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Ending:
     message: str
 
 
-class JobInterrupted(Exception):  # noqa: N818 (a request to end, not an error)
+class AgentMustEnd(Exception):  # noqa: N818 (a request to end, not an error)
     """Raised by waits of the main thread when the agent must end."""
 
     def __init__(self, ending: Ending) -> None:
@@ -66,8 +66,8 @@ class JobInterrupted(Exception):  # noqa: N818 (a request to end, not an error)
         self.ending = ending
 
 
-class Interrupts:
-    """Collects interruptions from signals and side threads; the main thread checks them whenever it waits."""
+class EndRequests:
+    """Collects requests to end, from signals and side threads; the main thread checks them whenever it waits."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -100,15 +100,15 @@ class Interrupts:
         return self._ending is not None
 
     def check(self) -> None:
-        """Raise JobInterrupted if the agent must end."""
+        """Raise AgentMustEnd if the agent must end."""
         if self._ending is not None:
-            raise JobInterrupted(self._ending)
+            raise AgentMustEnd(self._ending)
 
     def wait(self, seconds: float) -> None:
-        """Wait for *seconds* or until an interruption arrives. Raise JobInterrupted."""
+        """Wait for *seconds* or until a request arrives. Raise AgentMustEnd."""
         self.check()
         self._clock.wait(seconds, self._wake)
-        # An interruption between `wait` and `clear` is not lost, since `check` runs after both.
+        # A request between `wait` and `clear` is not lost, since `check` runs after both.
         self._wake.clear()
         self.check()
 

@@ -18,7 +18,7 @@ from orchestrator.planning.uncommitted import has_no_steps, lost_text
 TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
 
 
-def news(before: Record, after: Record, world: World) -> Iterator[Event]:
+def events_of(before: Record, after: Record, world: World) -> Iterator[Event]:
     """Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, create refused."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
