@@ -11,7 +11,7 @@ from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
-from orchestrator.google.queued_resources import TpuQueued
+from orchestrator.google.queued_resources import TpuQueuedResources
 from orchestrator.google.rest import Rest
 from orchestrator.google.vms import ComputeVms
 
@@ -44,7 +44,7 @@ def open_cloud(
         buckets=GcsBuckets(clients, adopted=spec.bucket.adopt),
         vms=ComputeVms(clients),
         nodes=TpuNodes(clients),
-        queued=TpuQueued(clients),
+        queued=TpuQueuedResources(clients),
         store=GcsStore(clients, bucket, prefix_of(spec)),
         remote=remote,
         capacity_store=GcsStore(clients, bucket, capacity_prefix_of(spec)),

@@ -31,7 +31,7 @@ PAGE = 1000
 _BY_USER = 1  # QueuedResourceState.StateInitiator
 
 
-class TpuQueued:
+class TpuQueuedResources:
     """Observe, create and delete queued resources of one project."""
 
     def __init__(self, clients: Clients) -> None:

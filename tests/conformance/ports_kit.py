@@ -25,7 +25,7 @@ from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.nodes import TpuNodes
 from orchestrator.google.objects import GcsStore
-from orchestrator.google.queued_resources import TpuQueued
+from orchestrator.google.queued_resources import TpuQueuedResources
 from orchestrator.google.vms import ComputeVms
 from tests.google.adapter_lab import LABEL, PROJECT, ZONE, a_bucket, a_node, a_vm
 from tests.kit.quick_clients import GENUINE, QUICK
@@ -156,8 +156,9 @@ def a_way(label: str, latency: str = "instant", **settings: Any) -> Iterator[Clo
     with ExitStack() as stack:
         for change in changes:
             stack.enter_context(patch.object(*change))
-        yield CloudUnderTest(clock, inside.cloud, inside.storage, TpuNodes(over), TpuQueued(over), ComputeVms(over),
-                  GcsBuckets(over), GcsBuckets(over, adopted=True), partial(GcsStore, over))  # fmt: skip
+        yield CloudUnderTest(clock, inside.cloud, inside.storage, TpuNodes(over), TpuQueuedResources(over),
+                  ComputeVms(over), GcsBuckets(over), GcsBuckets(over, adopted=True),
+                  partial(GcsStore, over))  # fmt: skip
 
 
 __all__ = [

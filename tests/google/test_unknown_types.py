@@ -6,7 +6,7 @@ from orchestrator.domain.observation import Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.errors import Retry
 from orchestrator.google.nodes import TpuNodes
-from orchestrator.google.queued_resources import TpuQueued
+from orchestrator.google.queued_resources import TpuQueuedResources
 from tests.google.adapter_lab import ZONE, a_node, canned
 
 NAME = f"projects/local-project/locations/{ZONE}/operations/operation-1783693569476-656428598c851"
@@ -86,4 +86,4 @@ def test_a_node_with_unknown_fields_and_enum_values_is_observed():
 def test_a_queued_resource_keeps_its_operation_too():
     """The queue's operations go the same way."""
     with canned(lambda _: (200, body(TYPES[1]))) as server:
-        assert TpuQueued(server.clients()).delete("demo-tpu-g3", ZONE, force=True).id == NAME
+        assert TpuQueuedResources(server.clients()).delete("demo-tpu-g3", ZONE, force=True).id == NAME

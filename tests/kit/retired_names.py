@@ -82,6 +82,7 @@ RETIRED = {
     "Interrupts": "EndRequests; an interruption is the job's",
     "interrupts": "end_requests",
     "JobInterrupted": "AgentMustEnd; an interruption is the job's",
+    "TpuQueued": "TpuQueuedResources",
     "steps_redone_at_least": "steps_redone_is_least",
     "_commit_step": "_commit_checkpoint; a step is one update of the model",
     "_judged_step": "_checkpoint_of",

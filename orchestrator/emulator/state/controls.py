@@ -6,8 +6,8 @@ from typing import Protocol, TypeVar
 
 from orchestrator.emulator.state.kernel import Kernel
 from orchestrator.emulator.state.tables import zone_types
+from orchestrator.emulator.state.tpu.nodes import TpuNodes
 from orchestrator.emulator.state.tpu.queued_life import INTERNAL, QueuedLife
-from orchestrator.emulator.state.tpu.tpu import TpuNodes
 from orchestrator.emulator.state.values.faults import FaultKind
 from orchestrator.emulator.state.values.instance import Instance, Status
 from orchestrator.emulator.state.values.node import DEAD, Health, Node, NodeState

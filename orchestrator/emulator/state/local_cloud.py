@@ -16,8 +16,8 @@ from orchestrator.emulator.state.controls import Controls, QueuedControls
 from orchestrator.emulator.state.kernel import AddressPool, Event, Kernel, MachineState, State
 from orchestrator.emulator.state.network import Network
 from orchestrator.emulator.state.tables import Accelerator, VmType
-from orchestrator.emulator.state.tpu.queued_calls import QueuedResources
-from orchestrator.emulator.state.tpu.tpu import TpuNodes
+from orchestrator.emulator.state.tpu.nodes import TpuNodes
+from orchestrator.emulator.state.tpu.queued_resources import TpuQueuedResources
 from orchestrator.emulator.state.values.faults import FaultKind, FaultSpec, check, check_method
 from orchestrator.emulator.state.values.instance import Attachment, Disk, Instance, Status
 from orchestrator.emulator.state.values.machine import Machine, Machines
@@ -54,7 +54,7 @@ class LocalCloud:
         self.lock = threading.RLock()
         self.kernel = Kernel(clock, machines, settings)
         self.tpu = TpuNodes(self.kernel)
-        self.queued = QueuedResources(self.kernel, self.tpu)
+        self.queued = TpuQueuedResources(self.kernel, self.tpu)
         self.compute = ComputeVms(self.kernel)
         self.changes = VmChanges(self.kernel, self.compute)
         self.network = Network(self.kernel)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from orchestrator.emulator.state.api_errors import OperationError, tpu_case
 from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.tpu import node_rules, queued_rules, reservations
-from orchestrator.emulator.state.tpu.tpu import TpuNodes
+from orchestrator.emulator.state.tpu.nodes import TpuNodes
 from orchestrator.emulator.state.values.faults import FaultKind
 from orchestrator.emulator.state.values.node import DEAD, Node, NodeState
 from orchestrator.emulator.state.values.operation import Operation

@@ -7,13 +7,13 @@ from orchestrator.emulator.state.api_errors import ApiError, tpu_case
 from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.tpu import node_rules, queued_rules
+from orchestrator.emulator.state.tpu.nodes import TpuNodes
 from orchestrator.emulator.state.tpu.queued_life import QueuedLife
-from orchestrator.emulator.state.tpu.tpu import TpuNodes
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.values.queued import QueuedResource, QueuedState
 
 
-class QueuedResources:
+class TpuQueuedResources:
     """
     Creates, reads, resets and deletes queued resources; each verb returns its operation at once.
 
