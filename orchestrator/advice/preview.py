@@ -132,7 +132,7 @@ class Preview:
             "outcome": plan.outcome.value if plan.outcome else None,
             "message": plan.message,
             "labels": self.labels,
-            "service_account": {"email": spec.service_account or self.account, "text": self.account_text},
+            "service_account": {"email": spec.service_account or self.account, "message": self.account_text},
             "scopes": list(node_scopes(spec)),
             "secrets": {name: ref.text for name, ref in job_secrets(spec).items()},
             # Printed and never run: tpuctl grants no account a role on secrets.

@@ -57,13 +57,17 @@ class Event:
 
     at: float
     kind: str
-    text: str
+    message: str
     data: dict[str, Any] = field(default_factory=dict)
 
+    def as_dict(self) -> dict[str, Any]:
+        """Return the event as `--json` prints it."""
+        return {"schema": 1, **vars(self)}
+
     def to_json(self) -> bytes:
-        """Return the event as one JSON object."""
-        # Stored in buckets for as long as they exist: only add keys, never rename one.
-        body = {"schema": 1, "at": self.at, "kind": self.kind, "text": self.text, "data": self.data}
+        """Return the event as it is stored."""
+        # Stored in buckets for as long as they exist: only add keys, never rename one; `text` is the message.
+        body = {"schema": 1, "at": self.at, "kind": self.kind, "text": self.message, "data": self.data}
         return json.dumps(body, sort_keys=True).encode()
 
     @classmethod

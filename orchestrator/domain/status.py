@@ -133,11 +133,11 @@ class WatcherStatus:
 
 @dataclass(frozen=True)
 class SafetyNet:
-    """One safety net: the resource it ends, whether it is armed, and in *text* when, or why not."""
+    """One safety net: the resource it ends, whether it is armed, and in *message* when, or why not."""
 
     name: str
     armed: bool
-    text: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ class SavesStatus:
     save_pause_from: str
     time_between_interruptions_s: float | None
     observed_save_interval_s: float | None
-    text: str
+    message: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +285,9 @@ _EARLIER_KEYS: Mapping[type[Any], Mapping[str, str]] = {
     },
     WatcherStatus: {"on": "where"},
     DeadlineStatus: {"mode": "runs_on"},
+    SafetyNet: {"message": "text"},
+    SavesStatus: {"message": "text"},
+    Wait: {"message": "note"},
 }  # fmt: skip
 """Keys under which an earlier release published a field."""
 

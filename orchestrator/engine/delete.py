@@ -36,8 +36,8 @@ from orchestrator.errors import (
     TransientError,
 )
 from orchestrator.planning.deployment_state import was_started
+from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.fleet.deployments import fleet_of
-from orchestrator.planning.news import preemption, with_preemption
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.update_record import update_record

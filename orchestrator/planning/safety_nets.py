@@ -21,12 +21,12 @@ def _vm(spec: Spec) -> SafetyNet:
         return SafetyNet("VM", False, "there is no VM")
     if takes_vm(spec):
         return SafetyNet(
-            name="VM", armed=False, text="it has no limit at Google: it was adopted, not made by tpuctl"
+            name="VM", armed=False, message="it has no limit at Google: it was adopted, not made by tpuctl"
         )
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
     return SafetyNet(
-        name="VM", armed=True, text=f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)"
+        name="VM", armed=True, message=f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)"
     )
 
 
@@ -34,13 +34,15 @@ def _node(spec: Spec, started_at: float) -> SafetyNet:
     if not spec.watch.self_delete:
         if spec.tpu.request == "flex-start":
             return SafetyNet(
-                name="TPU", armed=True, text=f"Google deletes it {_run(spec)} after it was given (flex-start)"
+                name="TPU",
+                armed=True,
+                message=f"Google deletes it {_run(spec)} after it was given (flex-start)",
             )
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
         return SafetyNet(
             name="TPU",
             armed=False,
-            text="nothing deletes it by itself (to change that: watch.self_delete: true)",
+            message="nothing deletes it by itself (to change that: watch.self_delete: true)",
         )
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
     when = f"{end:%Y-%m-%d %H:%M} UTC" if started_at else f"{spec.watch.ttl}"
@@ -55,5 +57,5 @@ def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
         armed=True,
-        text=f"after {spec.watch.ttl}, but only by the next tpuctl command on this computer",
+        message=f"after {spec.watch.ttl}, but only by the next tpuctl command on this computer",
     )

@@ -70,7 +70,7 @@ class SaveInterval:
             "save_interval_s": self.seconds,
             "save_pause_s": self.save_pause, "save_pause_from": self.save_pause_from,
             "time_between_interruptions_s": self.time_between_interruptions,
-            "observed_save_interval_s": self.observed, "text": self.text,
+            "observed_save_interval_s": self.observed, "message": self.text,
         }  # fmt: skip
 
 

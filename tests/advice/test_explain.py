@@ -251,12 +251,12 @@ def test_the_time_of_the_next_try_is_that_of_the_gate():
     """After two refusals for capacity in a zone the wait is ten seconds from the last."""
     reported = part("TPU", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
     assert reported.when == pytest.approx(NOW - 1 + 10)
-    assert [e.text for e in reported.evidence if e.text.startswith("refused in")] == [
+    assert [e.message for e in reported.evidence if e.message.startswith("refused in")] == [
         "refused in us-central1-a (capacity): TPU-300 no more capacity"
     ] * 2
     elsewhere = part("TPU", explain(observed(REFUSED, **NO_NODE)))
     assert "in us-central1-b" in elsewhere.next
-    assert "refused in us-central1-a" in elsewhere.evidence[0].text
+    assert "refused in us-central1-a" in elsewhere.evidence[0].message
 
 
 def test_the_headline_is_what_needs_the_user_most():
@@ -269,9 +269,9 @@ def test_the_headline_is_what_needs_the_user_most():
     assert part("deployment", lost).message.startswith("the job is not done")
     job = part("job", alone)
     assert job.state == "stopped with its TPU", "no machine runs it"
-    assert job.evidence[0].text.startswith("worker 0, last report: run, step 10")
+    assert job.evidence[0].message.startswith("worker 0, last report: run, step 10")
     job = part("job", explain(observed()))
-    assert (job.state, job.evidence[0].text[:13]) == ("run", "worker 0: run")
+    assert (job.state, job.evidence[0].message[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
     assert explain(observed(watcher=None)).headline.endswith(", and no watcher runs")
     assert explain(CASES["end.limit-reached"][1]).headline.startswith(
@@ -286,12 +286,12 @@ def test_evidence_has_its_source_and_its_time():
     reported = part("TPU", found).evidence
     assert {e.source for e in reported} == {"cloud", "record", "journal"}
     assert all(e.at is not None and e.at <= NOW for e in reported)
-    text = part("deployment", found).evidence[-1].text
+    text = part("deployment", found).evidence[-1].message
     assert text.startswith(
         "about 0.7500 to 1.50 USD so far (an estimate); the budget of 40 USD counts the higher sum"
     )
     unbilled = explain(replace(observed(wants=spec(watch=watch), usd=1.5), unbilled=True))
-    assert "(an estimate, nothing is billed)" in part("deployment", unbilled).evidence[-1].text
+    assert "(an estimate, nothing is billed)" in part("deployment", unbilled).evidence[-1].message
 
 
 def test_the_reason_of_the_headline_is_not_repeated_below_it():
@@ -321,7 +321,7 @@ def text_of(found):
 def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
     reported = part("deployment", explain(observed(record(bundle=""))))
-    assert [e.text.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
+    assert [e.message.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
     assert "tpuctl down" in reported.you
 
 
@@ -352,7 +352,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert (found.next, found.you) == ("ask again in us-central1-a", "nothing; that is an ordinary wait")
     assert found.when == pytest.approx(NOW + shown.plan.wake_in)
     assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
-    texts = [one.text for one in found.evidence]
+    texts = [one.message for one in found.evidence]
     assert "refused in us-central1-a (quota, held by a TPU of this deployment): Quota limit" in texts
     assert "us-central1-a: 1 created" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
@@ -394,7 +394,7 @@ def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu()
     )
     code = Entry(NOW - 5, "bundle", "create", "8e099184e18b", "the bucket does not have it yet", "ok")
     facts = replace(observed(record(requested_at=NOW - 60)), journal=(old, code))
-    texts = [one.text for one in explain_job(facts).evidence]
+    texts = [one.message for one in explain_job(facts).evidence]
     assert "create code 8e099184e18b (the bucket does not have it yet): done" in texts
     assert not [text for text in texts if "TPU-404" in text]
 
@@ -407,7 +407,7 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", why, f"TPU-350 {text}")
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(refusal,))
     facts = replace(observed(was, wants=ONE_ZONE, **NO_NODE), journal=(lost, entry))
-    texts = [one.text for one in part("TPU", explain(facts)).evidence]
+    texts = [one.message for one in part("TPU", explain(facts)).evidence]
     assert sum(text in one for one in texts) == 1
     assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts

@@ -319,7 +319,10 @@ def test_json_events_go_to_stdout_one_on_each_line(capsys):
         printer.waiting((Wait("TPU: CREATING"),), T0)
     out, err = capsys.readouterr()
     assert err == ""
-    assert [json.loads(line)["kind"] for line in out.splitlines()] == ["ready", "waiting"]
+    ready, waiting = map(json.loads, out.splitlines())
+    data = {"incarnation": 1}
+    assert ready == {"schema": 1, "at": T0, "kind": "ready", "message": "TPU is READY", "data": data}
+    assert waiting["kind"] == "waiting"
 
 
 def test_status_lines_fit_eighty_columns():

@@ -30,13 +30,14 @@ BODY = {
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "safety_nets": [{"name": "TPU", "armed": False, "text": "nothing deletes it by itself"}],
+    "safety_nets": [{"name": "TPU", "armed": False, "message": "nothing deletes it by itself"}],
     "next_steps": ["TPU: CREATING"], "waits": True,
-    "waits_for": [{"what": "TPU: CREATING", "in_s": None, "note": ""}], "next_pass_in_s": 9.0, "target_steps": 400,
+    "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
+    "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "mode": "spot"},
     "saves": {"save_interval_s": 60.0, "save_pause_s": 5.0, "save_pause_from": "measured",
-              "time_between_interruptions_s": None, "observed_save_interval_s": None, "text": "every 60 s"},
+              "time_between_interruptions_s": None, "observed_save_interval_s": None, "message": "every 60 s"},
     "ttl_remaining_s": 80000.0, "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
     "source": {"by": "cloud", "age_s": 0.0},
 }  # fmt: skip
@@ -152,3 +153,18 @@ def test_the_parts_of_a_status_are_values():
     assert isinstance(found.saves, SavesStatus)
     assert isinstance(found.workers[0], WorkerStatus)
     assert replace(found, preemptions=3) != found
+
+
+def test_a_status_with_the_older_keys_of_its_sentences_is_read():
+    """They were text and note."""
+    before = BODY | {
+        "safety_nets": [renamed(row, "text") for row in BODY["safety_nets"]],
+        "waits_for": [renamed(row, "note") for row in BODY["waits_for"]],
+        "saves": renamed(BODY["saves"], "text"),
+    }
+    assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
+
+
+def renamed(row, earlier):
+    """Return *row* with its message under the *earlier* key."""
+    return {earlier if key == "message" else key: value for key, value in row.items()}

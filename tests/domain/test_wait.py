@@ -32,7 +32,7 @@ def test_the_same_wait_with_fewer_seconds_is_no_news():
     """Another wait is."""
 
     def key(*waits):
-        rows = [{"what": what, "in_s": in_s, "note": ""} for what, in_s in waits]
+        rows = [{"what": what, "in_s": in_s, "message": ""} for what, in_s in waits]
         return news_key(DeploymentStatus.from_dict(BODY | {"waits_for": rows}))
 
     assert key(("TPU: next try", 40.0)) == key(("TPU: next try", 35.0))

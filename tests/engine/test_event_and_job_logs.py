@@ -9,8 +9,8 @@ def test_events_are_stored_and_read_back_in_order(lab):
     """A report made on another computer is the same."""
     controller = lab.up()
     stored = read_events(lab.controller(state="another computer").cloud.store)
-    assert sorted((e.at, e.kind, e.text) for e in stored) == sorted(
-        (e.at, e.kind, e.text) for e in controller.events
+    assert sorted((e.at, e.kind, e.message) for e in stored) == sorted(
+        (e.at, e.kind, e.message) for e in controller.events
     )
     assert [e.at for e in stored] == sorted(e.at for e in stored)
 

@@ -46,7 +46,7 @@ def test_after_its_time_the_next_one_is_asked_for(lab):
 
 def preemptions(controller):
     """Return the events of lost TPUs, without the work that was lost."""
-    return [e.text.partition(";")[0] for e in controller.events if e.kind == "preempted"]
+    return [e.message.partition(";")[0] for e in controller.events if e.kind == "preempted"]
 
 
 def reasons(controller):
@@ -60,7 +60,7 @@ def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):
     controller = lab.up(flex(tpu__zones=[ELSEWHERE, ZONE]))
     assert list(lab.queued().values()) == ["ACTIVE"]
     assert controller.record.node.zone == ZONE
-    assert any("TPU-351" in e.text for e in controller.events if e.kind == "refused")
+    assert any("TPU-351" in e.message for e in controller.events if e.kind == "refused")
 
 
 def test_where_no_zone_offers_it_the_asking_ends(tmp_path):

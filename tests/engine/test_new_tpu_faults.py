@@ -63,7 +63,7 @@ def test_a_maintenance_is_reported_once_and_nothing_is_done(lab):
     before = lab.mutations()
     lab.cloud.set_node_state("demo-tpu-g1", "maintenance:600")
     controller.run(seconds=1800)
-    reported = [event.text for event in controller.events if event.kind == "maintenance"]
+    reported = [event.message for event in controller.events if event.kind == "maintenance"]
     assert len(reported) == 1
     assert "scheduled maintenance announced for" in reported[0]
     assert lab.mutations() == before

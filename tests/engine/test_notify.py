@@ -120,7 +120,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
     while (pause := box.deliver()) is not None:
         clock.advance(pause)
     assert broken.received == ear.received == ["d-done-1"]
-    assert [event.text for event in said] == ["no notification of done was sent: broken: RuntimeError"]
+    assert [event.message for event in said] == ["no notification of done was sent: broken: RuntimeError"]
 
 
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
@@ -154,7 +154,7 @@ def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_
     assert pauses == sorted(pauses)
     assert (pauses[0], pauses[-1]) == (2.0, PAUSES.longest)
     assert (deaf.received, good.received) == (["d-done-1"], ["d-done-1"])
-    assert [event.text for event in said] == ["no notification of done was sent: deaf is deaf"]
+    assert [event.message for event in said] == ["no notification of done was sent: deaf is deaf"]
 
 
 def test_a_bucket_that_refuses_loses_nothing():

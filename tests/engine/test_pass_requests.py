@@ -98,8 +98,8 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
     reported = [event.data for event in controller.events if event.kind == "failure"]
     assert [data["tries"] for data in reported] == [1, 2, 3, 4, 5, 6, 7]
     assert {data["since"] for data in reported} == {tries[0]}
-    assert "works again after" in controller.events[-1].text
-    (said,) = [event.text for event in controller.events if "trying again" in event.text]
+    assert "works again after" in controller.events[-1].message
+    (said,) = [event.message for event in controller.events if "trying again" in event.message]
     assert f"at least every {max(poll, 60)} s, until it answers" in said
     assert "the job trains on" in said
     assert "TPU: nothing deletes it by itself (to change that: watch.self_delete: true)" in said
@@ -119,4 +119,4 @@ def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
         loop.run(lambda result: False)
     assert remaining.value.hint == "run the same command again when it answers"
     assert 900 <= lab.clock.now() - tries[0] <= 960
-    assert [e.text for e in controller.events if "for 15 min" in e.text]
+    assert [e.message for e in controller.events if "for 15 min" in e.message]

@@ -64,7 +64,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     (refused,) = reported
     assert refused.waiting == refused.error.message == WAITS
     assert (refused.error.code, "waiting helps only" in refused.error.hint) == ("TPU-350", False)
-    (again,) = [e.text for e in controller.events if e.text.startswith("Creating TPU demo-tpu-g2")]
+    (again,) = [e.message for e in controller.events if e.message.startswith("Creating TPU demo-tpu-g2")]
     assert again.endswith(": the old TPU #1 held the quota")
 
 
@@ -105,7 +105,7 @@ def test_quota_with_room_for_one_is_learned_once(tmp_path):
         asked, lines, controller = lose()
         assert asked == 1
         assert lines == {WAITS}
-        assert not [e for e in controller.events if "limit" in e.text.lower()]
+        assert not [e for e in controller.events if "limit" in e.message.lower()]
     lab.wait(24 * 3600)
     assert lose()[0] == 2
 

@@ -53,7 +53,7 @@ def test_the_same_answer_to_a_request_without_a_name_is_a_stockout(tmp_path):
     lab = EngineLab(tmp_path)
     lab.cloud.fail_next("tpu.nodes.create", ["zone serves only reservations"])
     controller = lab.up(queued(tpu__request="node"))
-    (refused,) = [e.text for e in controller.events if e.kind == "refused"]
+    (refused,) = [e.message for e in controller.events if e.kind == "refused"]
     assert "(capacity)" in refused
     assert "TPU-302" in refused
     assert list(lab.nodes()) == ["demo-tpu-g2"]

@@ -26,7 +26,7 @@ def test_the_plan_tells_each_safety_net_and_whether_it_is_armed():
     assert armed(spec()) == {"VM": True, "TPU": False, "all": True}
     assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
     assert armed(replace(ARMED, vm="none"))["VM"] is False
-    assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].text
+    assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].message
     shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["safety_nets"]
     assert [net["armed"] for net in shown] == [True, True, True]
 
@@ -66,8 +66,8 @@ def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
 def test_status_says_what_becomes_of_a_tpu_without_a_watcher():
     """When it goes, as a time once the deployment has started, or that it does not."""
     armed, early = safety_nets(ARMED, 1_800_000_000.0)[1], safety_nets(ARMED)[1]
-    assert armed.text == "it deletes itself after 2027-01-15 10:00 UTC and at most ten minutes"
-    assert early.text == "it deletes itself after 2h and at most ten minutes"
+    assert armed.message == "it deletes itself after 2027-01-15 10:00 UTC and at most ten minutes"
+    assert early.message == "it deletes itself after 2h and at most ten minutes"
     assert safety_nets(spec(), NOW)[1] == safety_nets(spec())[1]
 
 
@@ -78,4 +78,4 @@ def test_a_flex_start_tpu_ends_by_itself():
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
         wanted = replace(base, tpu=tpu)
         for net in (safety_nets(wanted)[1], safety_nets(wanted, 1.0)[1]):
-            assert (net.name, net.armed, f"{life} after it was given" in net.text) == ("TPU", True, True)
+            assert (net.name, net.armed, f"{life} after it was given" in net.message) == ("TPU", True, True)

@@ -94,7 +94,7 @@ def test_a_preemption_tells_what_became_of_the_work():
         observed = world(heartbeats=Present((report,)), **taken)
         event = preemption(spec(), was, update_record(was, observed), observed)
         assert event is not None
-        return event.text
+        return event.message
 
     none = "is being preempted; no complete checkpoint is in the bucket, so the next one begins at step 0"
     assert none in reported()

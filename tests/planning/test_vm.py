@@ -96,7 +96,9 @@ def test_a_vm_that_becomes_running_is_an_event_once_and_again_after_a_stop():
     for seconds, observed in enumerate(looks):
         found = world(vm=observed, observed_at=NOW + seconds)
         after = update_record(record, found)
-        texts += [(seconds, one.text) for one in events_of(record, after, found) if one.kind == "vm-running"]
+        texts += [
+            (seconds, one.message) for one in events_of(record, after, found) if one.kind == "vm-running"
+        ]
         record = decode(encode(after, "mine"), "mine")
     text = "VM demo-vm is RUNNING in us-central1-a"
     assert texts == [(1, text), (7, text)]

@@ -203,7 +203,7 @@ def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch
     lab.wait(60)
     result = controller.one_pass()
     assert isinstance(result.world.heartbeats, Unknown)
-    assert any("please report it (OverflowError" in event.text for event in controller.events)
+    assert any("please report it (OverflowError" in event.message for event in controller.events)
     lab.clock.advance(3600)
     assert controller.one_pass().plan.outcome is Outcome.LIMIT_REACHED
 
@@ -222,7 +222,7 @@ def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
     for _ in range(6):
         lab.wait(60)
         assert isinstance(controller.one_pass().world.heartbeats, Unknown)
-    assert len([e for e in controller.events if "reports are left out" in e.text]) == 2
+    assert len([e for e in controller.events if "reports are left out" in e.message]) == 2
 
 
 def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
@@ -234,7 +234,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
 
     result = controller.loop.run(lambda result: result.plan.outcome is not None, broken)
     assert result.plan.outcome is Outcome.LIMIT_REACHED
-    assert [e.kind for e in controller.events if "could not be shown" in e.text] == ["failure"]
+    assert [e.kind for e in controller.events if "could not be shown" in e.message] == ["failure"]
 
 
 def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(lab):
@@ -249,7 +249,7 @@ def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(la
 
     controller.loop.run(lambda result: result.plan.outcome is not None, broken, odd, observed.append)
     assert len(observed) > 1
-    reported = [e.text for e in controller.events if "could not be shown" in e.text]
+    reported = [e.message for e in controller.events if "could not be shown" in e.message]
     assert len(reported) == 2, reported
 
 

@@ -299,7 +299,7 @@ class Controller:
     def _event(self, event):
         self.events.append(event)
         if event.kind not in {"waiting", "progress"}:
-            self.simulation.say(f"{self.process.name} # {event.kind}: {event.text}")
+            self.simulation.say(f"{self.process.name} # {event.kind}: {event.message}")
 
     @contextmanager
     def holding_lease(self):

@@ -105,7 +105,7 @@ class Watchers:
 
     def _event(self, event):
         if event.kind not in {"waiting", "progress"}:
-            self.simulation.say(f"{self.name} # {event.kind}: {event.text}")
+            self.simulation.say(f"{self.name} # {event.kind}: {event.message}")
 
     def step(self):
         """Count a call to the outside; die at the last one that is allowed."""

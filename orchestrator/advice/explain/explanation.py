@@ -56,7 +56,7 @@ class Evidence:
 
     source: str
     at: float | None
-    text: str
+    message: str
 
 
 @dataclass(frozen=True)

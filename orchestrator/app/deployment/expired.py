@@ -79,7 +79,7 @@ class IndentedReporter(Reporter):
 
     def __call__(self, event: Event) -> None:
         """Report an event as one line, indented."""
-        self.say(event.text)
+        self.say(event.message)
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Report one line, indented."""

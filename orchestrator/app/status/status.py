@@ -206,7 +206,7 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
     return SavesStatus(
         save_interval_s=found.seconds, save_pause_s=found.save_pause, save_pause_from=found.save_pause_from,
         time_between_interruptions_s=found.time_between_interruptions,
-        observed_save_interval_s=found.observed, text=found.text,
+        observed_save_interval_s=found.observed, message=found.text,
     )  # fmt: skip
 
 

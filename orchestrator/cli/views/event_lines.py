@@ -1,5 +1,6 @@
 """Show events as time-stamped lines, as NDJSON, or with a live line below them on a terminal."""
 
+import json
 import os
 import sys
 import time
@@ -119,24 +120,24 @@ class EventPrinter(Reporter):
     def __call__(self, event: Event) -> None:
         """Print one event; the same text twice in a row is printed once."""
         if self._json:
-            click.echo(event.to_json().decode())
+            click.echo(json.dumps(event.as_dict(), sort_keys=True))
             return
         if "tries" in event.data and not self._is_due(event):
             return
         # Events contain text of machines and of the cloud, so control characters are removed.
-        event = replace(event, text=indented(clean(event.text.rstrip()), WIDTH))
-        if event.text == self._last:
+        event = replace(event, message=indented(clean(event.message.rstrip()), WIDTH))
+        if event.message == self._last:
             return
-        self._last, self.spoke_at = event.text, time.monotonic()
+        self._last, self.spoke_at = event.message, time.monotonic()
         # Machines report events late; times that go backwards would look like an error.
         self._shown_at = max(self._shown_at, event.at)
         stamp = time.strftime("%H:%M:%S", time.localtime(self._shown_at))
         style = COLOURS.get(event.kind, "")
         if self._line is not None:
             mark = MARKS.get(event.kind, " ") if self._line.blocks else ""
-            self._line.above(f"{stamp} {mark}" if mark else stamp, event.text, style)
+            self._line.above(f"{stamp} {mark}" if mark else stamp, event.message, style)
             return
-        talk(f"{stamp}  {event.text}", style=style)
+        talk(f"{stamp}  {event.message}", style=style)
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""
@@ -160,7 +161,7 @@ class EventPrinter(Reporter):
         tries, since = int(event.data["tries"]), float(event.data["since"])
         wait = self._waits.get(FAILING) if tries > 1 else None
         wait = wait or _Shown(Wait(""), since)
-        wait.wait = Wait(f"{tries} {'try' if tries == 1 else 'tries'}: {event.text}")
+        wait.wait = Wait(f"{tries} {'try' if tries == 1 else 'tries'}: {event.message}")
         self._waits = {FAILING: wait}
         if wait.said is None:
             wait.said = event.at
@@ -168,7 +169,7 @@ class EventPrinter(Reporter):
         if not self.live and event.at - wait.said >= REMINDER:
             wait.said = event.at
             span = span_text(event.at - since)
-            self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.text}"))
+            self(Event(event.at, event.kind, f"still failing after {span}, {tries} tries: {event.message}"))
         return False
 
     def now(
@@ -230,7 +231,7 @@ class EventPrinter(Reporter):
             self._checks_again()
         for wait in waits:
             # Without the seconds, which change with each pass, or the same wait would be reported each time.
-            key = (wait.what, wait.note)
+            key = (wait.what, wait.message)
             shown = self._waits[key] = known.get(key) or _Shown(wait, at)
             shown.wait, shown.at = wait, at
         if not self.live:
@@ -275,7 +276,7 @@ class NamedPrinter(EventPrinter):
         if self._json:
             super().__call__(replace(event, data={**event.data, "deployment": self._name}))
         elif event.kind != EventKind.PROGRESS:
-            super().__call__(replace(event, text=f"{self._name}: {event.text}"))
+            super().__call__(replace(event, message=f"{self._name}: {event.message}"))
 
     def say(self, text: str, *, style: Style = "") -> None:
         """Print a plain line to stderr."""

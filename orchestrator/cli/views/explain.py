@@ -70,7 +70,7 @@ def _rows(
 
 def _evidence(one: Evidence, now: float) -> str:
     age = "" if one.at is None else f", {_ago(now - one.at)}"
-    return f"{one.text} ({_SOURCES.get(one.source, one.source)}{age})"
+    return f"{one.message} ({_SOURCES.get(one.source, one.source)}{age})"
 
 
 def _ago(seconds: float) -> str:

@@ -56,7 +56,7 @@ _FINDINGS = {
     "ok": bool, "counts": table(int), "unread_files": [str],
     "findings": [{"rule": str, "level": str, "where": str, "message": str, "hint": str}],
 }  # fmt: skip
-_SAFETY_NET = {"name": str, "armed": bool, "text": str}
+_SAFETY_NET = {"name": str, "armed": bool, "message": str}
 _RECOVERY = {
     "incarnation": int,
     "parts_s": table(float),
@@ -77,7 +77,7 @@ _RECOVERY_VERDICT = {
 }  # fmt: skip
 _SAVES = {
     "save_interval_s": maybe(float), "save_pause_s": maybe(float), "save_pause_from": str,
-    "time_between_interruptions_s": maybe(float), "observed_save_interval_s": maybe(float), "text": str,
+    "time_between_interruptions_s": maybe(float), "observed_save_interval_s": maybe(float), "message": str,
 }  # fmt: skip
 _OBSERVED = {"by": str, "age_s": float}
 
@@ -96,7 +96,7 @@ KINDS: Mapping[str, Any] = {
         "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
         "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "message": str, "labels": object,
-        "service_account": {"email": maybe(str), "text": str}, "scopes": [str],
+        "service_account": {"email": maybe(str), "message": str}, "scopes": [str],
         "secrets": table(str), "grants": [str], "safety_nets": [_SAFETY_NET],
         "price": {
             "zone": str, "lines": [_PRICE_LINE], "spot_usd_hour": maybe(float),
@@ -200,7 +200,7 @@ KINDS: Mapping[str, Any] = {
         }],
         "checkpoint_step?": maybe(int), "resumes_from?": maybe(int),
         "watcher": object, "safety_nets?": [_SAFETY_NET], "next_steps": [str], "waits?": bool,
-        "waits_for?": [{"what": str, "in_s": maybe(float), "note": str}], "next_pass_in_s": maybe(float),
+        "waits_for?": [{"what": str, "in_s": maybe(float), "message": str}], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "mode": str}), "saves?": maybe(_SAVES),
@@ -220,7 +220,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "state": str, "headline": str, "observed_at": float, "rules": table(str),
         "parts": [{
             "what": str, "state": str, "message": str, "rule": str,
-            "evidence": [{"source": str, "at": maybe(float), "text": str}],
+            "evidence": [{"source": str, "at": maybe(float), "message": str}],
             "next": str, "when": maybe(float), "you": str, "ok": bool,
         }],
     },

@@ -88,12 +88,12 @@ class JobLines:
 def show_event(event: Event, *, as_json: bool) -> None:
     """Print an event with date and time."""
     if as_json:
-        put(event.to_json().decode())
+        put(json.dumps(event.as_dict(), sort_keys=True))
         return
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(event.at))
     # Cleaned first: a line feed in a text of the cloud would be taken for a blank.
     for line in wrapped(
-        [clean(f"{stamp}  {event.text}")], columns(), " " * (len(stamp) + 2), break_long=False
+        [clean(f"{stamp}  {event.message}")], columns(), " " * (len(stamp) + 2), break_long=False
     ):
         put(line)
 

@@ -114,7 +114,7 @@ def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
     states = tuple((row.kind, row.name, row.state) for row in status.resources)
     phases = tuple(worker.phase for worker in status.workers)
     # Of a change its number: its reason may hold an age, which differs each time without being news.
-    waits = tuple((wait.what, wait.note) for wait in status.waits_for) or len(status.next_steps)
+    waits = tuple((wait.what, wait.message) for wait in status.waits_for) or len(status.next_steps)
     return status.state, states, phases, status.preemptions, waits
 
 

@@ -202,7 +202,7 @@ def _job(status: DeploymentStatus) -> list[Field]:
         formats = sorted({w.format_name for w in status.workers if w.format})
         of_format = f" (format: {', '.join(formats)})" if formats else ""
         lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}"))
-        lines += [Field("saving", status.saves.text)] if status.saves else []
+        lines += [Field("saving", status.saves.message)] if status.saves else []
     elif found := checkpoint_text(status):
         lines.append(Field("checkpoint", found))
     # More than one image, briefly, after a push.
@@ -288,7 +288,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
     cure = _watcher_cure(status)
     if cure:
         nets = [net for net in status.safety_nets if net.name == "TPU"]
-        lines += [Field("safety net", f"{net.name}: {net.text}") for net in nets]
+        lines += [Field("safety net", f"{net.name}: {net.message}") for net in nets]
     wait = next_pass_text(status)
     when_text = wait or (
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"

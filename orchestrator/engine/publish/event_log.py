@@ -77,4 +77,4 @@ def _parse(data: bytes) -> Event | None:
     except UNFORESEEN:
         return None
     fits = 0 <= event.at <= limits.LATEST_TIME
-    return replace(event, kind=cut(event.kind, 40), text=cut(event.text)) if fits else None
+    return replace(event, kind=cut(event.kind, 40), message=cut(event.message)) if fits else None

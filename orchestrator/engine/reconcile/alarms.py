@@ -15,8 +15,8 @@ class Alarms:
 
     def bug(self, event: Event) -> None:
         """Emit *event* unless one with the same text was emitted; two bugs may alternate."""
-        if event.text not in self._reported:
-            self._reported.add(event.text)
+        if event.message not in self._reported:
+            self._reported.add(event.message)
             self._sink(event)
 
     def disk(self, message: str, now: float) -> None:
