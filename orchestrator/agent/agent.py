@@ -92,10 +92,10 @@ class Agent:
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
         parts.status.time("boot")
-        beat = self._repeat(
+        heartbeat = self._repeat(
             "heartbeat", parts.heartbeat_writer.report, lambda: parts.status.pause(self._clock.now())
         )
-        parts.status.urgent = beat.wake.set
+        parts.status.urgent = heartbeat.wake.set
         shipper = parts.shipper
         logs = self._repeat("logs", self._ship, lambda: shipper.pause)
 

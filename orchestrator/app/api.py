@@ -273,17 +273,17 @@ class _Screen:
 
     def show(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Call *on_progress* with the progress of the slowest worker, once a worker has reported."""
-        beats = result.world.known_heartbeats
-        if beats and self._on_progress is not None:
-            last = min(beats, key=lambda beat: beat.step or 0)
-            seconds = seconds_remaining(beats, self._target)
+        heartbeats = result.world.known_heartbeats
+        if heartbeats and self._on_progress is not None:
+            last = min(heartbeats, key=lambda heartbeat: heartbeat.step or 0)
+            seconds = seconds_remaining(heartbeats, self._target)
             self._on_progress(
                 JobProgress(
                     last.incarnation,
                     last.phase.value,
                     last.step,
                     last.loss,
-                    common_step(beats),
+                    common_step(heartbeats),
                     seconds,
                     usd,
                 )

@@ -50,8 +50,8 @@ def breakdown_of(
 ) -> CostBreakdown:
     """Return the cost of all incarnations, including deleted ones."""
     found = read_heartbeats(session.cloud.store, None)
-    beats = found.value if isinstance(found, Present) else ()
-    return cost_breakdown(session.spec, session.catalog, record, beats, now, stored)
+    heartbeats = found.value if isinstance(found, Present) else ()
+    return cost_breakdown(session.spec, session.catalog, record, heartbeats, now, stored)
 
 
 def _with_earlier(cost: Cost, earlier: tuple[Cost, ...]) -> Cost:

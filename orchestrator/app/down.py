@@ -197,8 +197,8 @@ def _given_back(
 def _record_done(session: Session) -> None:
     """Note that the job is done, if no watcher has: the reports of this TPU are not read again after `down`."""
     with suppress(TpuctlError):
-        beats = read_heartbeats(session.cloud.store, session.records.current.node.incarnation)
-        over = with_reported_end(session.spec, beats, session.records.current)
+        heartbeats = read_heartbeats(session.cloud.store, session.records.current.node.incarnation)
+        over = with_reported_end(session.spec, heartbeats, session.records.current)
         if over.outcome is Outcome.DONE:
             session.records.update_later(
                 lambda record: replace(record, outcome=over.outcome, message=over.message)

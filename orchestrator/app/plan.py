@@ -132,7 +132,7 @@ def _from_cloud(
         account = session.cloud.account.default_service_account
         state = state_of(session, judged(session, found.as_is), watcher_of(session, found.as_is))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
-    used = tuple(sorted({beat.format for beat in found.as_is.known_heartbeats if beat.format}))
+    used = tuple(sorted({heartbeat.format for heartbeat in found.as_is.known_heartbeats if heartbeat.format}))
     shown = preview(
         session.spec, found.plan, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, found.world), there=newest_span(session.records.current),

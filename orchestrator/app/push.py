@@ -181,9 +181,9 @@ def _restart(world: World) -> str:
     nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
     if not any(node.state is NodeState.READY for node in nodes):
         return "job: no TPU is READY; the next one takes it"
-    beats = world.known_heartbeats
-    saved = common_step(beats)
-    where = f" on {len(beats)} machines" if len(beats) > 1 else ""
+    heartbeats = world.known_heartbeats
+    saved = common_step(heartbeats)
+    where = f" on {len(heartbeats)} machines" if len(heartbeats) > 1 else ""
     if saved is None:
         return (
             f"job: starts again{where}, from what it saves when it is stopped; no checkpoint is complete yet"

@@ -102,15 +102,17 @@ def facts_of(session: Session, cache: ReportCache | None = None) -> PageFacts:
     cache = cache or ReportCache(session.store)
     found = cache.heartbeats.read(None)
     points = curve_of(session)
-    beats = _with_printed_steps(session, found.value if isinstance(found, Present) else (), cache, points)
+    heartbeats = _with_printed_steps(
+        session, found.value if isinstance(found, Present) else (), cache, points
+    )
     return PageFacts(
         status=status_of(session, observation, watcher_of(session, world)),
         record=record,
-        beats=beats,
+        heartbeats=heartbeats,
         events=read_events(session.store),
-        summary=_summary(session, beats),
-        breakdown=cost_breakdown(session.spec, session.catalog, record, beats, world.observed_at),
-        losses=_losses(session, beats, cache, points),
+        summary=_summary(session, heartbeats),
+        breakdown=cost_breakdown(session.spec, session.catalog, record, heartbeats, world.observed_at),
+        losses=_losses(session, heartbeats, cache, points),
         points=points,
         checkpoints=cache.checkpoints(session),
         now=world.observed_at,
@@ -122,8 +124,8 @@ def summary_of(session: Session) -> Summary:
     """Return the figures of a run from what the bucket holds."""
     cache = ReportCache(session.cloud.store)
     found = cache.heartbeats.read(None)
-    beats = found.value if isinstance(found, Present) else ()
-    return _summary(session, _with_printed_steps(session, beats, cache, curve_of(session)))
+    heartbeats = found.value if isinstance(found, Present) else ()
+    return _summary(session, _with_printed_steps(session, heartbeats, cache, curve_of(session)))
 
 
 def curve_of(session: Session) -> list[Point]:
@@ -132,32 +134,32 @@ def curve_of(session: Session) -> list[Point]:
 
 
 def _with_printed_steps(
-    session: Session, beats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
+    session: Session, heartbeats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
 ) -> tuple[Heartbeat, ...]:
     """Return the last reports; the log is read only for a lost machine whose report has no step."""
-    mine = [beat for beat in beats if beat.worker == 0]
-    newest = max((beat.incarnation for beat in mine), default=0)
-    if any(beat.step is None and beat.incarnation < newest for beat in mine):
+    mine = [heartbeat for heartbeat in heartbeats if heartbeat.worker == 0]
+    newest = max((heartbeat.incarnation for heartbeat in mine), default=0)
+    if any(heartbeat.step is None and heartbeat.incarnation < newest for heartbeat in mine):
         # Without the log the reports alone are shown: the figures of an end must not fail for it.
         with suppress(TpuctlError):
             cache.read_log(progress_text(session.spec))
-    return with_printed_steps(beats, cache.printed, points)
+    return with_printed_steps(heartbeats, cache.printed, points)
 
 
-def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
+def _summary(session: Session, heartbeats: Sequence[Heartbeat]) -> Summary:
     record = session.records.current
     # Up to the last report instead of now, so that a report made days later shows the same cost.
     now = session.clock.now()
-    ended = max((b.updated for b in beats), default=now)
+    ended = max((b.updated for b in heartbeats), default=now)
     # By the same times as the table of uses, so that both say the same of the same time.
     existed = [now if s.until is None else s.until for s in record.spans if s.kind is Kind.NODE]
-    used = use_spans(record.spans, beats, now, record.up_times)
+    used = use_spans(record.spans, heartbeats, now, record.up_times)
     spec = session.spec
     vm = replace(spec.vm, spot=False) if isinstance(spec.vm, VmSpec) else spec.vm
     on_demand = replace(spec, tpu=replace(spec.tpu, spot=False), vm=vm)
     cost = cost_so_far(spec, session.catalog, record, ended)
     return summarise(
-        beats,
+        heartbeats,
         read_events(session.cloud.store),
         preemptions=record.node.preemptions,
         wall=sum(until - since for since, until in lifetimes(record, max(ended, *existed, 0.0))),
@@ -172,10 +174,10 @@ def _summary(session: Session, beats: Sequence[Heartbeat]) -> Summary:
 
 
 def _losses(
-    session: Session, beats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
+    session: Session, heartbeats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
 ) -> Losses:
     """Return the loss by step; the log is read only if the watcher recorded few *points*."""
     if len(points) >= FEW:
-        return losses(points, beats)
+        return losses(points, heartbeats)
     cache.read_log(progress_text(session.spec))
-    return losses(points, beats, before=cache.printed)
+    return losses(points, heartbeats, before=cache.printed)

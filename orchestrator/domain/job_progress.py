@@ -30,77 +30,80 @@ class Progress:
     spot_refused_at: float = 0.0
 
 
-def common_step(beats: Sequence[Heartbeat]) -> int | None:
+def common_step(heartbeats: Sequence[Heartbeat]) -> int | None:
     """
     Return the newest step that every worker has committed, None without one: only from there a gang resumes.
 
     Workers that save faster than they can upload may each have committed other steps.
     """
-    if any(_names_only_the_newest(beat) for beat in beats):
-        newest = [beat.resumed_from if beat.committed_step is None else beat.committed_step for beat in beats]
+    if any(_names_only_the_newest(heartbeat) for heartbeat in heartbeats):
+        newest = [
+            heartbeat.resumed_from if heartbeat.committed_step is None else heartbeat.committed_step
+            for heartbeat in heartbeats
+        ]
         numbers = [step for step in newest if step is not None]
-        return min(numbers) if len(numbers) == len(beats) else None
-    known = [{*beat.committed_steps, beat.resumed_from} - {None} for beat in beats]
+        return min(numbers) if len(numbers) == len(heartbeats) else None
+    known = [{*heartbeat.committed_steps, heartbeat.resumed_from} - {None} for heartbeat in heartbeats]
     return (
         max((step for step in set.intersection(*known) if step is not None), default=None) if known else None
     )
 
 
-def _names_only_the_newest(beat: Heartbeat) -> bool:
-    return beat.committed_step not in {None, beat.resumed_from, *beat.committed_steps}
+def _names_only_the_newest(heartbeat: Heartbeat) -> bool:
+    return heartbeat.committed_step not in {None, heartbeat.resumed_from, *heartbeat.committed_steps}
 
 
-def with_heartbeats(known: Progress, beats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
+def with_heartbeats(known: Progress, heartbeats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
     """Return the progress updated by the reports of the newest TPU's workers."""
-    if not beats:
+    if not heartbeats:
         return known
     # The slowest worker counts, because a gang is as far as its last worker.
-    last = min(beats, key=lambda beat: beat.step or 0)
+    last = min(heartbeats, key=lambda heartbeat: heartbeat.step or 0)
     known = replace(known, seconds_per_step=_seconds_per_step(last) or known.seconds_per_step)
     first = last.timings.get("first_step")
     # Two clocks are involved, the machine's and Google's, so negative or absurd values are dropped.
     if first is not None and node is not None and 0 < first - node.created_at < MAX_START:
         known = replace(known, cold=first - node.created_at)
-    step = common_step(beats) or 0
-    if step < known.step and all(beat.phase is Phase.RUN for beat in beats):
+    step = common_step(heartbeats) or 0
+    if step < known.step and all(heartbeat.phase is Phase.RUN for heartbeat in heartbeats):
         # Whatever an earlier machine reported, or saved and lost: the job resumes from here.
         return replace(known, step=step)
     return known if step <= known.step else _committed(known, last, step, node)
 
 
-def _committed(known: Progress, beat: Heartbeat, step: int, node: Node | None) -> Progress:
+def _committed(known: Progress, heartbeat: Heartbeat, step: int, node: Node | None) -> Progress:
     # A machine's clock may be wrong: no event is later than its report, or earlier than its TPU.
-    at = min(beat.committed_at or beat.updated, beat.updated)
-    since = max(known.committed_at, beat.timings.get("first_step", 0.0))
+    at = min(heartbeat.committed_at or heartbeat.updated, heartbeat.updated)
+    since = max(known.committed_at, heartbeat.timings.get("first_step", 0.0))
     worked = node is not None and node.created_at <= since < at
     interval = at - since if worked else known.commit_interval
     return replace(known, step=step, committed_at=at, commit_interval=interval)
 
 
-def last_step(beat: Heartbeat, target: int | None) -> int | None:
+def last_step(heartbeat: Heartbeat, target: int | None) -> int | None:
     """Return the step at which the job ends: the *target* of the deployment file, else what the job reports."""
-    return beat.reported_target_steps if target is None else target
+    return heartbeat.reported_target_steps if target is None else target
 
 
-def seconds_remaining(beats: tuple[Heartbeat, ...], target: int | None) -> float | None:
+def seconds_remaining(heartbeats: tuple[Heartbeat, ...], target: int | None) -> float | None:
     """Return the remaining seconds of the slowest worker at its rate, None if unknown or beyond MAX_REST."""
     remaining: list[float] = []
-    for beat in beats:
-        last = last_step(beat, target)
-        if beat.phase is not Phase.RUN or not beat.rate or last is None or beat.step is None:
+    for heartbeat in heartbeats:
+        last = last_step(heartbeat, target)
+        if heartbeat.phase is not Phase.RUN or not heartbeat.rate or last is None or heartbeat.step is None:
             return None
-        remaining.append(max(0, last - beat.step) / beat.rate)
+        remaining.append(max(0, last - heartbeat.step) / heartbeat.rate)
     longest = max(remaining, default=None)
     # A job that has nearly stopped would give a number too long to read.
     return longest if longest is None or longest < MAX_REST else None
 
 
-def _seconds_per_step(beat: Heartbeat) -> float:
+def _seconds_per_step(heartbeat: Heartbeat) -> float:
     """Return the seconds per step since the first step of this start, 0 if unknown."""
-    if beat.rate:
-        return 1 / beat.rate
-    first, last = beat.timings.get("first_step"), beat.progress_at
-    began = beat.began_at if beat.began_at is not None else beat.resumed_from or 0
-    if first is None or last is None or beat.step is None or beat.step <= began or last <= first:
+    if heartbeat.rate:
+        return 1 / heartbeat.rate
+    first, last = heartbeat.timings.get("first_step"), heartbeat.progress_at
+    began = heartbeat.began_at if heartbeat.began_at is not None else heartbeat.resumed_from or 0
+    if first is None or last is None or heartbeat.step is None or heartbeat.step <= began or last <= first:
         return 0.0
-    return (last - first) / (beat.step - began)
+    return (last - first) / (heartbeat.step - began)

@@ -390,4 +390,4 @@ class World:
 
     def heartbeats_of(self, incarnation: int | None) -> tuple[Heartbeat, ...]:
         """Return the observed heartbeats of one incarnation."""
-        return tuple(beat for beat in self.known_heartbeats if beat.incarnation == incarnation)
+        return tuple(heartbeat for heartbeat in self.known_heartbeats if heartbeat.incarnation == incarnation)

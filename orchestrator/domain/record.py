@@ -393,7 +393,7 @@ def finished(world: World) -> bool:
 
     Without a checkpoint nothing proves the report, so no machine is deleted because of it.
     """
-    beats = world.known_heartbeats
+    heartbeats = world.known_heartbeats
     # A worker's report alone ends nothing; its committed checkpoint is the proof.
-    workers = {b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is not None}
-    return bool(beats) and workers == set(range(beats[0].workers))
+    workers = {b.worker for b in heartbeats if b.phase is Phase.DONE and b.committed_step is not None}
+    return bool(heartbeats) and workers == set(range(heartbeats[0].workers))

@@ -53,7 +53,7 @@ def raise_outcome(result: Pass) -> None:
     outcome, message = result.plan.outcome, result.plan.message
     machines_stopped = "the TPU was deleted and the VM stopped; checkpoints and logs are kept in the bucket"
     if outcome is Outcome.UNCOMMITTED:
-        uploaded = any(beat.uncommitted_files for beat in result.world.known_heartbeats)
+        uploaded = any(heartbeat.uncommitted_files for heartbeat in result.world.known_heartbeats)
         copies = f"`{FETCH}` copies what it saved; then " if uploaded else ""
         link = link_text(result.world.known_heartbeats)
         raise UncommittedError(

@@ -33,9 +33,11 @@ def worker_keys(cloud: Cloud, node: Node, worker: int) -> tuple[str, ...]:
         return cloud.nodes.host_keys(node.name, node.zone, worker)
     except AuthError:
         # Blocked by a policy of the organisation, or by a missing role (docs/facts.md 2.7).
-        beats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
+        heartbeats = read_heartbeats(cloud.store, node.incarnation) if node.incarnation else Absent()
         reported = (
-            [b.host_keys for b in beats.value if b.worker == worker] if isinstance(beats, Present) else []
+            [b.host_keys for b in heartbeats.value if b.worker == worker]
+            if isinstance(heartbeats, Present)
+            else []
         )
         if not any(reported):
             raise

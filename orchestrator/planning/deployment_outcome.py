@@ -84,11 +84,11 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     A silent worker is not waited for, nor one that takes longer than MAX_RESCUE, because its machine may
     be lost while the others cost money.
     """
-    beats = world.known_heartbeats
-    failed = [b for b in beats if b.phase is Phase.FAILED]
+    heartbeats = world.known_heartbeats
+    failed = [b for b in heartbeats if b.phase is Phase.FAILED]
     silence = SILENCE * heartbeat_interval(spec)
     # Their machines may still be uploading files, which a deletion now would lose.
-    busy = [b for b in beats if b.phase not in _RESTING and world.observed_at - b.updated < silence]
+    busy = [b for b in heartbeats if b.phase not in _RESTING and world.observed_at - b.updated < silence]
     late = bool(failed) and world.observed_at - failed[0].updated > MAX_RESCUE
     return failed[0] if failed and (late or not busy) else None
 

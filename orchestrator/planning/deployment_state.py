@@ -42,7 +42,7 @@ def deployment_state(
     node = current_node(world, record)
     if node is not None and being_taken(world, node):
         return DeploymentState.PREEMPTING
-    phases = {beat.phase for beat in world.known_heartbeats}
+    phases = {heartbeat.phase for heartbeat in world.known_heartbeats}
     if phases and phases <= {Phase.RUN, Phase.ENDED, Phase.DONE}:
         return DeploymentState.RUNNING
     return DeploymentState.RESUMING if record.deadline.progress.step else DeploymentState.STARTING

@@ -105,7 +105,7 @@ def _works_on(spec: Spec, change: Change, node: Node, world: World, record: Reco
     """
     if not change.beside or change.on_demand or node.incarnation != record.node.incarnation:
         return False
-    going = any(beat.preempted for beat in world.heartbeats_of(node.incarnation))
+    going = any(heartbeat.preempted for heartbeat in world.heartbeats_of(node.incarnation))
     sure = record.race.round == 0 or record.race.claimed or record.race.round > node.incarnation
     return sure and change.round > node.incarnation and (going or spec.watch.deadline is not None)
 

@@ -187,10 +187,10 @@ def decide_job(spec: Spec, world: World, record: Record) -> Decision:
         return Decision(wait=Wait(f"not known ({world.heartbeats.message})"), rule=LoopRule.UNKNOWN)
     if not record.job.uploaded:
         return _blocked("its code is not in the bucket yet")
-    beats = world.known_heartbeats
-    cause = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, beats)
+    heartbeats = world.known_heartbeats
+    cause = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, heartbeats)
     if cause is None:
-        return _waiting_for(beats, expected_workers(spec, node), world.observed_at)
+        return _waiting_for(heartbeats, expected_workers(spec, node), world.observed_at)
     rule = LoopRule.JOB_PUSH if isinstance(cause, Due) else LoopRule.JOB_SILENT
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
@@ -198,12 +198,14 @@ def decide_job(spec: Spec, world: World, record: Record) -> Decision:
         return Decision(wait=Wait(f"{cause.fact}; next try soon"), wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
-    same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in beats)
-    wedged = any(_silence(b, world) > WEDGED for b in beats)
+    same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in heartbeats)
+    wedged = any(_silence(b, world) > WEDGED for b in heartbeats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, cause.text, node.zone, record.node.incarnation)
     # A machine that boots cannot be reached yet, and reports soon: what it is at is to be seen then.
-    return Decision((change,), wake_in=None if beats else growing(POLL_SOON, _age(world, record)), rule=rule)
+    return Decision(
+        (change,), wake_in=None if heartbeats else growing(POLL_SOON, _age(world, record)), rule=rule
+    )
 
 
 def _blocked(message: str) -> Decision:
@@ -217,10 +219,10 @@ def expected_workers(spec: Spec, node: Node) -> int:
 
 def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None:
     """Return what the machines have to be given; None if code and settings are up to date."""
-    beats = world.known_heartbeats
+    heartbeats = world.known_heartbeats
     if record.job.settings_due:
         return Due.SETTINGS
-    if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, beats):
+    if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, heartbeats):
         return Due.CODE
     # What was sent while a machine booted can be too late for the agent that its startup script has begun with.
     if lasted(record, world, of_node(record.node.incarnation, Condition.OTHER_CODE), OTHER_CODE_AFTER):
@@ -234,12 +236,12 @@ def reports_other_code(world: World, record: Record) -> bool:
     others = (b for b in world.known_heartbeats if b.phase in at_work and b.bundle != record.job.bundle)
     sent = bool(record.job.bundle) and record.job.pushed.rpartition(":")[2] == record.job.bundle
     # An old report says nothing of what was sent after it.
-    return sent and any(_silence(beat, world) < OTHER_CODE_AFTER for beat in others)
+    return sent and any(_silence(heartbeat, world) < OTHER_CODE_AFTER for heartbeat in others)
 
 
-def _has_code(spec: Spec, record: Record, node: Node, beats: tuple[Heartbeat, ...]) -> bool:
+def _has_code(spec: Spec, record: Record, node: Node, heartbeats: tuple[Heartbeat, ...]) -> bool:
     """Return whether every worker reports the wanted code, perhaps got from the bucket and not over SSH."""
-    holders = {b.worker for b in beats if b.bundle == record.job.bundle}
+    holders = {b.worker for b in heartbeats if b.bundle == record.job.bundle}
     return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
 
 
@@ -250,18 +252,18 @@ def _age(world: World, record: Record) -> float:
 
 
 def silent_worker(
-    spec: Spec, world: World, record: Record, node: Node, beats: tuple[Heartbeat, ...]
+    spec: Spec, world: World, record: Record, node: Node, heartbeats: tuple[Heartbeat, ...]
 ) -> SilentWorker | None:
     """Return a worker that should report and does not, or None. Machines get BOOT_GRACE for their boot."""
     silent = SILENCE * heartbeat_interval(spec)
-    reported = {b.worker: b for b in beats}
+    reported = {b.worker: b for b in heartbeats}
     for worker in range(expected_workers(spec, node)):
-        beat = reported.get(worker)
-        if beat is None and _age(world, record) >= BOOT_GRACE:
+        heartbeat = reported.get(worker)
+        if heartbeat is None and _age(world, record) >= BOOT_GRACE:
             return SilentWorker(worker, None)
-        over = beat is None or beat.phase in OVER
-        if beat is not None and not over and _silence(beat, world) > silent:
-            return SilentWorker(worker, _silence(beat, world))
+        over = heartbeat is None or heartbeat.phase in OVER
+        if heartbeat is not None and not over and _silence(heartbeat, world) > silent:
+            return SilentWorker(worker, _silence(heartbeat, world))
     return None
 
 
@@ -283,13 +285,13 @@ def is_reporting(spec: Spec, world: World, node: Node) -> bool:
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
     fresh = SILENCE * heartbeat_interval(spec)
-    beats = (b for b in (*world.known_heartbeats, *world.boots) if b.incarnation == node.incarnation)
-    return any(_silence(b, world) <= fresh for b in beats)
+    heartbeats = (b for b in (*world.known_heartbeats, *world.boots) if b.incarnation == node.incarnation)
+    return any(_silence(b, world) <= fresh for b in heartbeats)
 
 
-def _silence(beat: Heartbeat, world: World) -> float:
+def _silence(heartbeat: Heartbeat, world: World) -> float:
     """Return the seconds since a worker's last heartbeat."""
-    return world.observed_at - beat.updated
+    return world.observed_at - heartbeat.updated
 
 
 def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreachable | None:
@@ -314,32 +316,38 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
     return None if silent is None else Unreachable(silent)
 
 
-def _waiting_for(beats: tuple[Heartbeat, ...], expected: int, now: float) -> Decision:
-    finished = [b.worker for b in beats if b.phase is Phase.DONE and b.committed_step is None]
+def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -> Decision:
+    finished = [b.worker for b in heartbeats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
         message = f"worker {finished[0]} says that it is done and has saved no checkpoint"
         text = f"{message}; its machine is kept: inspect it with `tpuctl ssh`, then `tpuctl push`"
         return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
-    running = [b for b in beats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}]
+    running = [
+        b for b in heartbeats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}
+    ]
     if len(running) >= expected:
-        soon = POLL_SOON if _before_first_step(beats, now) else _next_report(beats, now)
+        soon = POLL_SOON if _before_first_step(heartbeats, now) else _next_report(heartbeats, now)
         return Decision(wake_in=soon, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
-    message = next((f"; worker {b.worker}: {b.message}" for b in beats if b not in running and b.message), "")
-    message = message if beats else "; no report yet"
+    message = next(
+        (f"; worker {b.worker}: {b.message}" for b in heartbeats if b not in running and b.message), ""
+    )
+    message = message if heartbeats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{message}"
-    return Decision(wait=Wait(text), wake_in=POLL_SOON if beats else 1.0, rule=LoopRule.JOB_STARTS)
+    return Decision(wait=Wait(text), wake_in=POLL_SOON if heartbeats else 1.0, rule=LoopRule.JOB_STARTS)
 
 
-def _next_report(beats: tuple[Heartbeat, ...], now: float) -> float | None:
+def _next_report(heartbeats: tuple[Heartbeat, ...], now: float) -> float | None:
     """Return the seconds in which a young job reports again; None later, when a poll is soon enough."""
-    ages = [now - b.timings.get("spawned", now - FIRST_STEPS) for b in beats if b.phase is Phase.RUN]
+    ages = [now - b.timings.get("spawned", now - FIRST_STEPS) for b in heartbeats if b.phase is Phase.RUN]
     young = [age for age in ages if 0 <= age < FIRST_STEPS]
     return min((report_pause(age, FIRST_STEPS) for age in young), default=None)
 
 
-def _before_first_step(beats: tuple[Heartbeat, ...], now: float) -> bool:
+def _before_first_step(heartbeats: tuple[Heartbeat, ...], now: float) -> bool:
     """Return whether a job has just started and has reported no step; after a minute none is waited for."""
     # The newest thing that a machine has timed, since its first report is written just before the program starts.
-    begun = [max(b.timings.values(), default=0.0) for b in beats if b.phase is Phase.RUN and b.step is None]
+    begun = [
+        max(b.timings.values(), default=0.0) for b in heartbeats if b.phase is Phase.RUN and b.step is None
+    ]
     return any(now - FIRST_STEPS < at <= now for at in begun)

@@ -85,12 +85,12 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
     if times:
         text = f"the TPU was taken away, for the {_nth(times)} time; another one is requested"
         yield "preempted", f"preempted-{times}", text, {"preemptions": times}
-    beats = world.heartbeats_of(number)
-    if not beats:
+    heartbeats = world.heartbeats_of(number)
+    if not heartbeats:
         return
-    first = beats[0]
+    first = heartbeats[0]
     data = {"incarnation": number, "zone": record.node.zone, "step": first.step}
-    if all(beat.phase is Phase.RUN for beat in beats) and len(beats) == first.workers:
+    if all(heartbeat.phase is Phase.RUN for heartbeat in heartbeats) and len(heartbeats) == first.workers:
         if times == 0:
             machines = "1 machine" if first.workers == 1 else f"{first.workers} machines"
             yield "up", "up", f"the job runs on {machines} in {record.node.zone}", data
@@ -100,22 +100,22 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
         else:
             text = f"the job begins again at step 0 in {record.node.zone}: no checkpoint was saved"
             yield "resumed", f"resumed-{number}", text, data
-    yield from _stalled(spec, world, record, beats)
+    yield from _stalled(spec, world, record, heartbeats)
 
 
-def _stalled(spec: Spec, world: World, record: Record, beats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
+def _stalled(spec: Spec, world: World, record: Record, heartbeats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
     """
     Yield a notification if no step or checkpoint was new for `watch.stall`, after which the agent restarts the job.
 
     Its id changes at most once in that time, and is never based on a time before the TPU was requested.
     Otherwise a machine that reports a new time in each heartbeat would cause a notification for each.
     """
-    moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in beats), default=0.0)
-    running = any(beat.phase is Phase.RUN for beat in beats)
+    moved = max((max(b.progress_at or 0.0, b.committed_at or 0.0) for b in heartbeats), default=0.0)
+    running = any(heartbeat.phase is Phase.RUN for heartbeat in heartbeats)
     if running and moved and spec.watch.stall and world.observed_at - moved >= spec.watch.stall:
-        text = f"no new step for {spec.watch.stall}; the last one was {beats[0].step}"
+        text = f"no new step for {spec.watch.stall}; the last one was {heartbeats[0].step}"
         mark = max(moved, record.node.requested_at) // spec.watch.stall
-        yield "stalled", f"stalled-{mark:.0f}", text, {"step": beats[0].step}
+        yield "stalled", f"stalled-{mark:.0f}", text, {"step": heartbeats[0].step}
 
 
 def _money(spec: Spec, usd_so_far: float) -> Iterator[_Found]:

@@ -96,13 +96,17 @@ def planned_interval(spec: Spec, history: CapacityHistory, tpu_type: str, zone: 
     )
 
 
-def reported_interval(beats: Sequence[Heartbeat]) -> SaveInterval | None:
+def reported_interval(heartbeats: Sequence[Heartbeat]) -> SaveInterval | None:
     """Return the interval that the machines tell the job, with what they measured; None if none is reported."""
-    known = [beat for beat in beats if beat.save_interval is not None or beat.save_pause is not None]
+    known = [
+        heartbeat
+        for heartbeat in heartbeats
+        if heartbeat.save_interval is not None or heartbeat.save_pause is not None
+    ]
     if not known:
         return None
     # The shortest one, because a save that one worker requests is made by the whole slice.
-    one = min(known, key=lambda beat: (beat.save_interval or 0.0, beat.worker))
+    one = min(known, key=lambda heartbeat: (heartbeat.save_interval or 0.0, heartbeat.worker))
     return SaveInterval(
         one.save_interval,
         one.save_pause,

@@ -33,7 +33,7 @@ def steady_until(
     # Each of these changes the plan at its time, whatever an observation shows.
     until = min(
         now + MAX_STEADY,
-        min(beat.updated for beat in world.known_heartbeats) + SILENCE * heartbeat_interval(spec),
+        min(heartbeat.updated for heartbeat in world.known_heartbeats) + SILENCE * heartbeat_interval(spec),
         record.started_at + spec.watch.ttl,
     )
     budget = spec.watch.budget_usd
@@ -70,13 +70,13 @@ def _works(spec: Spec, world: World, record: Record, node: Node) -> bool:
 
 def _trains(spec: Spec, world: World, node: Node) -> bool:
     """Return whether every worker reports that its job runs, and none that its machine is being preempted."""
-    beats = world.known_heartbeats
+    heartbeats = world.known_heartbeats
     running = [
-        beat.worker
-        for beat in beats
-        if beat.phase is Phase.RUN
-        and beat.incarnation == node.incarnation
-        and not beat.notice
-        and not beat.preempted
+        heartbeat.worker
+        for heartbeat in heartbeats
+        if heartbeat.phase is Phase.RUN
+        and heartbeat.incarnation == node.incarnation
+        and not heartbeat.notice
+        and not heartbeat.preempted
     ]
-    return len(running) == len(beats) and sorted(running) == list(range(expected_workers(spec, node)))
+    return len(running) == len(heartbeats) and sorted(running) == list(range(expected_workers(spec, node)))

@@ -23,23 +23,23 @@ _PLACES = {
 _ELSEWHERE = ("work", "home")
 
 
-def ended_uncommitted(beats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
+def ended_uncommitted(heartbeats: tuple[Heartbeat, ...]) -> tuple[Heartbeat, ...]:
     """
     Return the reports if every worker's job has ended and one of them lacks a checkpoint, else an empty tuple.
 
     A worker that still uploads its files reports another phase.
     """
-    saved = [b for b in beats if b.phase is Phase.DONE and b.committed_step is not None]
-    over = [*saved, *(b for b in beats if b.phase is Phase.UNCOMMITTED)]
+    saved = [b for b in heartbeats if b.phase is Phase.DONE and b.committed_step is not None]
+    over = [*saved, *(b for b in heartbeats if b.phase is Phase.UNCOMMITTED)]
     whole = bool(over) and {b.worker for b in over} == set(range(over[0].workers))
     # Every worker: a silent one may have saved a checkpoint.
     return tuple(over) if whole and any(b.phase is Phase.UNCOMMITTED for b in over) else ()
 
 
-def uncommitted_end_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> str:
+def uncommitted_end_text(saving: CheckpointSpec, heartbeats: Sequence[Heartbeat]) -> str:
     """Return why a job ended without a checkpoint: which files lie where, and what the format expects."""
-    count, size = sum(b.uncommitted_files for b in beats), sum(b.uncommitted_bytes for b in beats)
-    stray = next((b for b in beats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
+    count, size = sum(b.uncommitted_files for b in heartbeats), sum(b.uncommitted_bytes for b in heartbeats)
+    stray = next((b for b in heartbeats if b.uncommitted and b.uncommitted_place == _BUCKET), None)
     if not count and stray is not None:
         return (
             f"the job ended with status 0 and no checkpoint: {stray.uncommitted} lies "
@@ -47,7 +47,7 @@ def uncommitted_end_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> 
         )
     if not count:
         return f"the job ended with status 0 and saved nothing; {wants_text(saving)}"
-    shown = next((b for b in beats if b.uncommitted), beats[0])
+    shown = next((b for b in heartbeats if b.uncommitted), heartbeats[0])
     first, wanted = shown.uncommitted, _wanted_text(saving, shown)
     more = "" if count == 1 else f" and {count - 1} more file{'s' if count > 2 else ''}"
     verb = "lies" if count == 1 else "lie"
@@ -57,27 +57,31 @@ def uncommitted_end_text(saving: CheckpointSpec, beats: Sequence[Heartbeat]) -> 
     )
 
 
-def uncommitted(beats: Sequence[Heartbeat]) -> Heartbeat | None:
+def uncommitted(heartbeats: Sequence[Heartbeat]) -> Heartbeat | None:
     """Return the report of a running job that saves files which no checkpoint contains, or None."""
-    running = (beat for beat in beats if beat.phase is Phase.RUN and beat.committed_step is None)
-    return next((beat for beat in running if beat.uncommitted), None)
+    running = (
+        heartbeat
+        for heartbeat in heartbeats
+        if heartbeat.phase is Phase.RUN and heartbeat.committed_step is None
+    )
+    return next((heartbeat for heartbeat in running if heartbeat.uncommitted), None)
 
 
-def uncommitted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
+def uncommitted_text(saving: CheckpointSpec, heartbeat: Heartbeat) -> str:
     """Return which save of a report is in no checkpoint, where it is, and why."""
-    where = _PLACES.get(beat.uncommitted_place, "on the machine")
-    return f"{beat.uncommitted} is {where}, but in no checkpoint ({_wanted_text(saving, beat)})"
+    where = _PLACES.get(heartbeat.uncommitted_place, "on the machine")
+    return f"{heartbeat.uncommitted} is {where}, but in no checkpoint ({_wanted_text(saving, heartbeat)})"
 
 
-def link_text(beats: Sequence[Heartbeat]) -> str:
+def link_text(heartbeats: Sequence[Heartbeat]) -> str:
     """Return how a program keeps its own folder, "" if it saved to no such folder of the machine."""
-    fixed = any(beat.uncommitted_place in _ELSEWHERE for beat in beats)
+    fixed = any(heartbeat.uncommitted_place in _ELSEWHERE for heartbeat in heartbeats)
     return ', or make its own folder a link to it (ln -sfn "$TPUCTL_CHECKPOINT_DIR" FOLDER)' if fixed else ""
 
 
-def checkpoint_name(beat: Heartbeat) -> str:
+def checkpoint_name(heartbeat: Heartbeat) -> str:
     """Return the number of a worker's newest commit with its unit: steps, or saves of a format without steps."""
-    return f"{'save' if beat.committed_counted else 'step'} {beat.committed_step}"
+    return f"{'save' if heartbeat.committed_counted else 'step'} {heartbeat.committed_step}"
 
 
 def has_no_steps(saving: CheckpointSpec) -> bool:
@@ -85,23 +89,23 @@ def has_no_steps(saving: CheckpointSpec) -> bool:
     return format_of(saving.format, saving.marker).at_end
 
 
-def rescued_text(beats: Sequence[Heartbeat]) -> str:
+def rescued_text(heartbeats: Sequence[Heartbeat]) -> str:
     """Return how much lies in `unclaimed/` according to the newest reports; empty for nothing."""
-    count, size = sum(b.uncommitted_files for b in beats), sum(b.uncommitted_bytes for b in beats)
+    count, size = sum(b.uncommitted_files for b in heartbeats), sum(b.uncommitted_bytes for b in heartbeats)
     if not count:
         return ""
-    partial = any(b.uncommitted_complete is False for b in beats)
+    partial = any(b.uncommitted_complete is False for b in heartbeats)
     rest = ", some may be missing" if partial else ""
     return f"{count} file{'' if count == 1 else 's'}, {size_text(size)}{rest} ({FETCH})"
 
 
-def _wanted_text(saving: CheckpointSpec, beat: Heartbeat) -> str:
+def _wanted_text(saving: CheckpointSpec, heartbeat: Heartbeat) -> str:
     """Return why a reported save is not committed: its place, or what the format expects."""
-    if beat.uncommitted_place in _ELSEWHERE:
+    if heartbeat.uncommitted_place in _ELSEWHERE:
         return "only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint"
-    if beat.uncommitted_place == _BUCKET:
+    if heartbeat.uncommitted_place == _BUCKET:
         return "set job.checkpoint.dir: bucket and let it save to $TPUCTL_CHECKPOINT_DIR, gs://BUCKET/checkpoints"
-    if beat.uncommitted_state == SaveState.NOT_RESUMABLE.value:
+    if heartbeat.uncommitted_state == SaveState.NOT_RESUMABLE.value:
         return "it is whole, but without the optimizer's state no job can go on from it: save_only_model?"
     return wants_text(saving)
 

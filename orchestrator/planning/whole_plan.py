@@ -100,9 +100,9 @@ def _succeed(
             world, nodes=Present((*world.known_nodes, node)), heartbeats=Present(()), claim=claim
         ), record
     number, bundle = record.node.incarnation, record.job.bundle
-    beats = tuple(
+    heartbeats = tuple(
         Heartbeat(number, index, Phase.RUN, world.observed_at, workers=count, bundle=bundle)
         for index in range(count)
     )
     pushed = replace(record, job=replace(record.job, pushed=push_mark(spec, record), settings_due=False))
-    return replace(world, heartbeats=Present(beats)), pushed
+    return replace(world, heartbeats=Present(heartbeats)), pushed

@@ -104,18 +104,18 @@ def cost_breakdown(
     spec: Spec,
     catalog: Catalog,
     record: Record,
-    beats: Sequence[Heartbeat],
+    heartbeats: Sequence[Heartbeat],
     now: float,
     stored: Sequence[StoredAmount] = (),
 ) -> CostBreakdown:
     """
-    Return the cost up to *now*; *beats* are the last reports of all incarnations.
+    Return the cost up to *now*; *heartbeats* are the last reports of all incarnations.
 
     Storage is what the bucket has *stored* now, since it was written. Deleted objects, requests and traffic
     are not included, and budgets do not count storage.
     """
     prices = _SpanPrices(spec, catalog, now)
-    parts = use_spans(record.spans, beats, now, record.up_times)
+    parts = use_spans(record.spans, heartbeats, now, record.up_times)
     billed = tuple(metered(record))
     uses, days, zones = ({} for _ in range(3)) if not billed else _split(prices, billed, parts)
     # What was saved is measured against the same machines on demand, the VM included.

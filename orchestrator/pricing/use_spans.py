@@ -46,7 +46,7 @@ class UseSpan:
 
 
 def use_spans(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
+    spans: Sequence[Span], heartbeats: Sequence[Heartbeat], now: float, up_times: Sequence[float] = ()
 ) -> tuple[UseSpan, ...]:
     """
     Return what the time was used for, from the first TPU to *now*; time before that is idle.
@@ -55,7 +55,7 @@ def use_spans(
     recover from the one before.
     """
     found: list[UseSpan] = []
-    for one in tpu_times(spans, beats, up_times):
+    for one in tpu_times(spans, heartbeats, up_times):
         span, following = one.span, one.following
         # Losers of a race are left out: the winner's time shows what the time was used for.
         if one.lost_race:
@@ -77,7 +77,7 @@ class TpuTime:
     """
 
     span: Span
-    beat: Heartbeat | None
+    heartbeat: Heartbeat | None
     first: Use
     following: Span | None
     lost_race: bool
@@ -87,17 +87,17 @@ class TpuTime:
         lost = self.following is not None
         exists = not lost and self.span.until is None
         return use_spans_of(
-            self.span.since, max(self.span.since, end), self.beat, self.first, lost=lost, exists=exists
+            self.span.since, max(self.span.since, end), self.heartbeat, self.first, lost=lost, exists=exists
         )
 
 
 def tpu_times(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], up_times: Sequence[float] = ()
+    spans: Sequence[Span], heartbeats: Sequence[Heartbeat], up_times: Sequence[float] = ()
 ) -> tuple[TpuTime, ...]:
     """Return the TPUs in the order of their creation; *up_times* as in `use_spans`."""
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     # Worker 0 stands for its slice, whose machines train in step (docs/decisions/0017).
-    reports = {beat.incarnation: beat for beat in beats if beat.worker == 0}
+    reports = {heartbeat.incarnation: heartbeat for heartbeat in heartbeats if heartbeat.worker == 0}
     lost = {id(span) for span in every if _lost_race(span, every, reports)}
     nodes = [span for span in every if id(span) not in lost]
     found = []
@@ -110,9 +110,9 @@ def tpu_times(
             one if one is not None and _lifetime(up_times, one) == _lifetime(up_times, span) else None
             for one in (before, after)
         )
-        beat = reports.get(incarnation_of(span.name, {}) or 0)
+        heartbeat = reports.get(incarnation_of(span.name, {}) or 0)
         first = Use.STARTING if before is None else Use.RECOVERING
-        found.append(TpuTime(span, beat, first, after, id(span) in lost))
+        found.append(TpuTime(span, heartbeat, first, after, id(span) in lost))
     return tuple(found)
 
 
@@ -123,8 +123,8 @@ def _lifetime(up_times: Sequence[float], span: Span) -> int:
 
 def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
     """Return whether a TPU never trained because another one won its race; its time is no time of the job."""
-    beat = reports.get(incarnation_of(one.name, {}) or 0)
-    if one.until is None or (beat is not None and "first_step" in beat.timings):
+    heartbeat = reports.get(incarnation_of(one.name, {}) or 0)
+    if one.until is None or (heartbeat is not None and "first_step" in heartbeat.timings):
         return False
     return any(
         s is not one and s.since < one.until and (s.until is None or s.until > one.until) for s in nodes
@@ -132,37 +132,37 @@ def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat
 
 
 def use_spans_of(
-    since: float, end: float, beat: Heartbeat | None, first: Use, *, lost: bool, exists: bool
+    since: float, end: float, heartbeat: Heartbeat | None, first: Use, *, lost: bool, exists: bool
 ) -> list[UseSpan]:
     """
     Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
     *lost* says that another TPU has replaced it, *exists* that it is there.
     """
-    if beat is None:
+    if heartbeat is None:
         # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
         return [UseSpan(since, end, first if exists else Use.UNKNOWN)]
-    found, ended = [], beat.phase in OVER
-    for training, useful_until in _trained_before(beat):
+    found, ended = [], heartbeat.phase in OVER
+    for training, useful_until in _trained_before(heartbeat):
         began = _within(since, training.began, end)
         until = _within(began, useful_until, end)
         found += [UseSpan(since, began, first), UseSpan(began, until, Use.TRAINING)]
         # A push or a crash, and no preemption: what comes now is the way to the next step on the same TPU.
         since, first = until, Use.STARTING
-    own = beat.trainings[len(beat.trained) :]
-    if beat.trained and not own and ended:
+    own = heartbeat.trainings[len(heartbeat.trained) :]
+    if heartbeat.trained and not own and ended:
         # The job was over already when its agent started again.
         return [*found, UseSpan(since, end, Use.IDLE)]
     if (
         not own
-        and "first_step" not in beat.timings
-        and "spawned" in beat.timings
-        and beat.phase not in BEFORE
+        and "first_step" not in heartbeat.timings
+        and "spawned" in heartbeat.timings
+        and heartbeat.phase not in BEFORE
     ):
         # The job ran and reported no step: how much of it was training is unknown.
-        began = _within(since, beat.timings["spawned"], end)
-        over = beat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
-        until = _within(began, beat.updated if over else None, end)
+        began = _within(since, heartbeat.timings["spawned"], end)
+        over = heartbeat.phase in {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+        until = _within(began, heartbeat.updated if over else None, end)
         return [
             *found,
             UseSpan(since, began, first),
@@ -170,13 +170,16 @@ def use_spans_of(
             UseSpan(until, end, Use.IDLE),
         ]
     # The time of a first step stays in the report until the next attempt makes one.
-    began = end if beat.trained and not own else _within(since, beat.timings.get("first_step"), end)
+    began = end if heartbeat.trained and not own else _within(since, heartbeat.timings.get("first_step"), end)
     if ended and not lost:
-        useful, rest = _within(began, beat.progress_at or beat.updated, end), Use.IDLE
+        useful, rest = _within(began, heartbeat.progress_at or heartbeat.updated, end), Use.IDLE
     elif lost:
         # A machine that had saved its last step lost no work: the rest is already part of the recovery.
-        saved = beat.step is not None and (beat.committed_step or -1) >= beat.step
-        useful, rest = _within(began, beat.committed_at or began, end), Use.RECOVERING if saved else Use.LOST
+        saved = heartbeat.step is not None and (heartbeat.committed_step or -1) >= heartbeat.step
+        useful, rest = (
+            _within(began, heartbeat.committed_at or began, end),
+            Use.RECOVERING if saved else Use.LOST,
+        )
     else:
         useful, rest = end, Use.IDLE
     return [
@@ -184,12 +187,14 @@ def use_spans_of(
     ]  # fmt: skip
 
 
-def _trained_before(beat: Heartbeat) -> Iterator[tuple[Training, float]]:
+def _trained_before(heartbeat: Heartbeat) -> Iterator[tuple[Training, float]]:
     """Yield the trainings of earlier attempts on this machine, each with the time until which its steps count."""
-    for one, following in zip(beat.trained, (*beat.trainings[1:], None), strict=False):
-        start = following.start if following else beat.resumed_from
+    for one, following in zip(heartbeat.trained, (*heartbeat.trainings[1:], None), strict=False):
+        start = following.start if following else heartbeat.resumed_from
         # While the next attempt has not begun, nothing says that steps are repeated.
-        begun = following is not None or (beat.attempt != one.attempt and beat.phase is not Phase.BOOT)
+        begun = following is not None or (
+            heartbeat.attempt != one.attempt and heartbeat.phase is not Phase.BOOT
+        )
         made = one.reached - one.start
         share = min(1.0, max(0.0, ((start or 0) - one.start) / made)) if begun and made > 0 else 1.0
         yield one, one.began + share * (one.until - one.began)

@@ -35,7 +35,7 @@ class PrintedLines:
 
 
 def losses(
-    observed: Iterable[tuple[float, int, float | None, int]], beats: Sequence[Heartbeat],
+    observed: Iterable[tuple[float, int, float | None, int]], heartbeats: Sequence[Heartbeat],
     lines: Iterable[tuple[int, str]] = (), progress: str = "auto", before: PrintedLines | None = None,
 ) -> Losses:  # fmt: skip
     """
@@ -61,9 +61,13 @@ def losses(
     # If the sources differ, later ones overwrite earlier ones: log, watcher, last report.
     for _, step, loss, incarnation in observed:
         add(incarnation, step, loss)
-    for beat in beats:
-        if beat.worker == 0 and beat.step is not None:
-            add(beat.incarnation, beat.step if beat.loss_step is None else beat.loss_step, beat.loss)
+    for heartbeat in heartbeats:
+        if heartbeat.worker == 0 and heartbeat.step is not None:
+            add(
+                heartbeat.incarnation,
+                heartbeat.step if heartbeat.loss_step is None else heartbeat.loss_step,
+                heartbeat.loss,
+            )
     return {incarnation: _thinned(sorted(points.items())) for incarnation, points in sorted(found.items())}
 
 
@@ -88,7 +92,7 @@ def printed(
 
 
 def with_printed_steps(
-    beats: Sequence[Heartbeat],
+    heartbeats: Sequence[Heartbeat],
     before: PrintedLines,
     observed: Iterable[tuple[float, int, float | None, int]] = (),
 ) -> tuple[Heartbeat, ...]:
@@ -100,11 +104,11 @@ def with_printed_steps(
     furthest = {incarnation: max(points) for incarnation, points in before.points.items() if points}
     for _, step, _, incarnation in observed:
         furthest[incarnation] = max(step, furthest.get(incarnation, 0))
-    return tuple(_trained(beat, furthest.get(beat.incarnation)) for beat in beats)
+    return tuple(_trained(heartbeat, furthest.get(heartbeat.incarnation)) for heartbeat in heartbeats)
 
 
 def with_starts(
-    points: Sequence[tuple[float, int, float | None, int]], beats: Iterable[Heartbeat]
+    points: Sequence[tuple[float, int, float | None, int]], heartbeats: Iterable[Heartbeat]
 ) -> list[tuple[float, int, float | None, int]]:
     """
     Return the points of (time, step, loss, incarnation), with those from which each machine trained on.
@@ -113,29 +117,29 @@ def with_starts(
     """
     shown = {point[3] for point in points}
     starts = [
-        (at, step, None, beat.incarnation)
-        for beat in beats
-        if beat.worker == 0 and beat.incarnation in shown
-        for at, step in _starts(beat)
+        (at, step, None, heartbeat.incarnation)
+        for heartbeat in heartbeats
+        if heartbeat.worker == 0 and heartbeat.incarnation in shown
+        for at, step in _starts(heartbeat)
     ]
     return sorted([*points, *starts], key=lambda point: (point[3], point[0]))
 
 
-def _starts(beat: Heartbeat) -> list[tuple[float, int]]:
+def _starts(heartbeat: Heartbeat) -> list[tuple[float, int]]:
     """Return when each attempt on a machine made its first step, and from which step it trained on."""
-    found = {one.began: one.start for one in beat.trained}
-    if "first_step" in beat.timings and beat.timings["first_step"] not in found:
-        found[beat.timings["first_step"]] = beat.resumed_from or 0
+    found = {one.began: one.start for one in heartbeat.trained}
+    if "first_step" in heartbeat.timings and heartbeat.timings["first_step"] not in found:
+        found[heartbeat.timings["first_step"]] = heartbeat.resumed_from or 0
     return list(found.items())
 
 
-def _trained(beat: Heartbeat, step: int | None) -> Heartbeat:
-    if step is None or beat.step is not None or beat.worker:
-        return beat
+def _trained(heartbeat: Heartbeat, step: int | None) -> Heartbeat:
+    if step is None or heartbeat.step is not None or heartbeat.worker:
+        return heartbeat
     # Lines have no times: it trained at some time after what it reported last.
-    began = beat.timings.get("first_step", beat.timings.get("spawned", beat.updated))
-    phase = Phase.RUN if beat.phase in BEFORE else beat.phase
-    return replace(beat, step=step, phase=phase, timings={**beat.timings, "first_step": began})
+    began = heartbeat.timings.get("first_step", heartbeat.timings.get("spawned", heartbeat.updated))
+    phase = Phase.RUN if heartbeat.phase in BEFORE else heartbeat.phase
+    return replace(heartbeat, step=step, phase=phase, timings={**heartbeat.timings, "first_step": began})
 
 
 def _thinned(points: list[tuple[int, float]]) -> list[tuple[int, float]]:

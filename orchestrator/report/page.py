@@ -44,7 +44,7 @@ class PageFacts:
 
     status: DeploymentStatus
     record: Record
-    beats: Sequence[Heartbeat]
+    heartbeats: Sequence[Heartbeat]
     events: Sequence[Event]
     summary: Summary
     breakdown: CostBreakdown
@@ -71,7 +71,7 @@ class LiveFacts:
 def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
     """Return the page; *live* is for the dashboard, which serves style and script as separate files."""
     style = asset("style.css")
-    drawn = timeline(facts.record.spans, facts.beats, facts.events, facts.now, facts.record.up_times)
+    drawn = timeline(facts.record.spans, facts.heartbeats, facts.events, facts.now, facts.record.up_times)
     values = {
         **_head(facts),
         **_machines(facts, drawn),
@@ -263,7 +263,7 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
         "preempted_at": [(position(at), number) for number, at in drawn.preemptions.items()],
-        "progress": charts.progress(with_starts(facts.points, facts.beats), drawn, _target(facts)),
+        "progress": charts.progress(with_starts(facts.points, facts.heartbeats), drawn, _target(facts)),
         "saved_at": [(position(at), step) for step, at in inside],
     }
 
@@ -273,7 +273,7 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
     if found is None:
         return {"curve": None, "preempted_by_step": [], "saved_by_step": []}
     reached = {number: part[-1][0] for number, part in facts.losses.items()}
-    reached.update({b.incarnation: b.step for b in facts.beats if b.worker == 0 and b.step is not None})
+    reached.update({b.incarnation: b.step for b in facts.heartbeats if b.worker == 0 and b.step is not None})
     position, points = found.pop("position"), [point for part in facts.losses.values() for point in part]
     first, last = (f"{loss:.4g} at step {step:,}" for step, loss in (points[0], points[-1]))
     low, high = min(step for step, _ in points), max(step for step, _ in points)
@@ -288,7 +288,9 @@ def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
 
 def _uses(facts: PageFacts) -> list[dict[str, Any]]:
     """Return for each use its time, its share of all time, and its cost."""
-    parts: Sequence[UseSpan] = use_spans(facts.record.spans, facts.beats, facts.now, facts.record.up_times)
+    parts: Sequence[UseSpan] = use_spans(
+        facts.record.spans, facts.heartbeats, facts.now, facts.record.up_times
+    )
     seconds = {use: sum(p.until - p.since for p in parts if p.use is use) for use in Use}
     if parts:
         # Before the first TPU, and between TPUs of two lifetimes, no TPU had work either.

@@ -97,19 +97,19 @@ class Summary:
 
 
 def summarise(
-    beats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
+    heartbeats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
     usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
     begun: Collection[int] = (), heartbeat: float = inf, trained: float = 0.0,
 ) -> Summary:  # fmt: skip
     """
-    Return the summary of the incarnations that *beats* (the last report of each) and *events* describe.
+    Return the summary of the incarnations that *heartbeats* (the last report of each) and *events* describe.
 
     *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
     restarted it, which did not recover from anything. *heartbeat* is the longest time between two reports in
     seconds, *trained* for how many seconds steps were made that count (`use_spans`).
     """
     # A machine that was preempted before it trained has no steps to lose.
-    mine = [_with_last_step(beat) for beat in beats if beat.worker == 0]
+    mine = [_with_last_step(heartbeat) for heartbeat in heartbeats if heartbeat.worker == 0]
     chain = sorted((b for b in mine if b.step is not None), key=lambda b: b.incarnation)
     ways = [
         (before, after)
@@ -118,11 +118,11 @@ def summarise(
     ]
     redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in ways)
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
-    counted = all(counts(beat) for beat in started)
+    counted = all(counts(heartbeat) for heartbeat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
     untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
-    stopped = [beat.save_pauses for beat in chain if beat.save_pauses is not None]
+    stopped = [heartbeat.save_pauses for heartbeat in chain if heartbeat.save_pauses is not None]
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
@@ -155,42 +155,46 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
     )
 
 
-def _with_last_step(beat: Heartbeat) -> Heartbeat:
+def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
     """Return the report with the last step of the attempt before, while the present one has made none."""
-    return replace(beat, step=beat.trained[-1].reached) if beat.step is None and beat.trained else beat
+    return (
+        replace(heartbeat, step=heartbeat.trained[-1].reached)
+        if heartbeat.step is None and heartbeat.trained
+        else heartbeat
+    )
 
 
-def _first_resumed(beat: Heartbeat) -> int:
+def _first_resumed(heartbeat: Heartbeat) -> int:
     """Return the step from which the first attempt on a machine trained, 0 for the beginning."""
-    return beat.trained[0].start if beat.trained else beat.resumed_from or 0
+    return heartbeat.trained[0].start if heartbeat.trained else heartbeat.resumed_from or 0
 
 
-def counts(beat: Heartbeat) -> bool:
+def counts(heartbeat: Heartbeat) -> bool:
     """Return whether a machine reported its steps while it trained, and not only through its saves."""
-    return beat.step is not None and beat.progress_from != COMMITS
+    return heartbeat.step is not None and heartbeat.progress_from != COMMITS
 
 
-def _started(beat: Heartbeat) -> bool:
+def _started(heartbeat: Heartbeat) -> bool:
     """
     Return whether the job trained on this machine, as far as its last report tells.
 
     One that gave up without a step has not: it failed at its imports, or at the first batch.
     """
-    if beat.step is None and beat.phase is Phase.FAILED:
+    if heartbeat.step is None and heartbeat.phase is Phase.FAILED:
         return False
-    return beat.step is not None or ("spawned" in beat.timings and beat.phase not in BEFORE)
+    return heartbeat.step is not None or ("spawned" in heartbeat.timings and heartbeat.phase not in BEFORE)
 
 
 def _lost(started: Sequence[Heartbeat]) -> bool:
     """Return whether a machine other than the newest has trained without reporting its steps."""
-    return any(not counts(beat) for beat in started[:-1])
+    return any(not counts(heartbeat) for heartbeat in started[:-1])
 
 
-def _trained_on(beat: Heartbeat) -> bool:
+def _trained_on(heartbeat: Heartbeat) -> bool:
     """Return whether a lost machine may have trained on after its last report."""
     # Asked to stop, with its newest step committed: the job has made its last save.
-    saved = beat.phase is Phase.STOPPING and beat.committed_step is not None
-    return beat.phase in LIVING and not (saved and beat.committed_step == beat.step)
+    saved = heartbeat.phase is Phase.STOPPING and heartbeat.committed_step is not None
+    return heartbeat.phase in LIVING and not (saved and heartbeat.committed_step == heartbeat.step)
 
 
 def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartbeat: float) -> int | None:
@@ -218,9 +222,9 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
     return reached - max(before.step, min(reached, resumed))
 
 
-def _last_step(beat: Heartbeat) -> int | None:
+def _last_step(heartbeat: Heartbeat) -> int | None:
     """Return the last known step, which may be that of a save after the last report."""
-    return max((n for n in (beat.step, beat.committed_step) if n is not None), default=None)
+    return max((n for n in (heartbeat.step, heartbeat.committed_step) if n is not None), default=None)
 
 
 def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:

@@ -62,7 +62,7 @@ class Timeline:
 
 
 def timeline(
-    spans: Sequence[Span], beats: Sequence[Heartbeat], events: Sequence[Event], now: float,
+    spans: Sequence[Span], heartbeats: Sequence[Heartbeat], events: Sequence[Event], now: float,
     up_times: Sequence[float] = (),
 ) -> Timeline:  # fmt: skip
     """
@@ -70,7 +70,7 @@ def timeline(
 
     *up_times* are those at which `up` started the deployment.
     """
-    lanes = [_node(one, events, now) for one in tpu_times(spans, beats, up_times)]
+    lanes = [_node(one, events, now) for one in tpu_times(spans, heartbeats, up_times)]
     vms: dict[tuple[str, str], list[Span]] = {}
     for span in spans:
         if span.kind is Kind.VM:
@@ -89,23 +89,23 @@ def _end(span: Span, now: float) -> float:
 
 def _node(one: TpuTime, events: Sequence[Event], now: float) -> Lane:
     """Return one TPU's lane, by the same words and rules as `cost_breakdown`."""
-    span, beat = one.span, one.beat
+    span, heartbeat = one.span, one.heartbeat
     number = incarnation_of(span.name, {}) or 0
     end, exists = _end(span, now), span.until is None
     lost = [e.at for e in events if e.kind == EventKind.PREEMPTED and e.data.get("incarnation") == number]
     marks = [TimelineMark(min(max(at, span.since), end), MarkKind.PREEMPTED) for at in lost[:1]]
-    if beat is not None and beat.phase in {Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED}:
-        kind = MarkKind.DONE if beat.phase is Phase.DONE else MarkKind.FAILED
-        marks.append(TimelineMark(min(beat.updated, end), kind))
+    if heartbeat is not None and heartbeat.phase in {Phase.DONE, Phase.UNCOMMITTED, Phase.FAILED}:
+        kind = MarkKind.DONE if heartbeat.phase is Phase.DONE else MarkKind.FAILED
+        marks.append(TimelineMark(min(heartbeat.updated, end), kind))
     shown = tuple(bar for bar in one.uses(end) if bar.until > bar.since)
-    return Lane(span.name, span.zone, shown, number, tuple(marks), _steps(beat), exists)
+    return Lane(span.name, span.zone, shown, number, tuple(marks), _steps(heartbeat), exists)
 
 
-def _steps(beat: Heartbeat | None) -> str:
+def _steps(heartbeat: Heartbeat | None) -> str:
     """Return which steps a TPU trained, in words: those of all its attempts."""
-    if beat is None:
+    if heartbeat is None:
         return ""
-    trained = beat.trainings
-    last = beat.step if beat.step is not None else trained[-1].reached if trained else None
-    first = trained[0].start if trained else beat.resumed_from or 0
+    trained = heartbeat.trainings
+    last = heartbeat.step if heartbeat.step is not None else trained[-1].reached if trained else None
+    first = trained[0].start if trained else heartbeat.resumed_from or 0
     return "" if last is None else f"steps {first:,} to {last:,}"

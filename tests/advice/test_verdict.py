@@ -31,7 +31,7 @@ def observed_run(beats, faults=(KILLED,), **more):
     known = {"outcome": Outcome.DONE, "checkpoints": (RunCheckpoint(50, 1), RunCheckpoint(100, 2)), **more}
     known.setdefault("written", known["checkpoints"])
     steps = {b.step for b in beats if b.step is not None}
-    return ObservedRun(beats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
+    return ObservedRun(heartbeats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
 
 
 WHOLE = observed_run([beat(1, 100, loss=2.5)], faults=())
@@ -101,7 +101,7 @@ def test_a_machine_that_made_no_step_is_no_recovery():
 
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
     """Many jobs do not promise the same loss; the user decides, and the verdict says where it comes from."""
-    other = replace(WHOLE, beats=(beat(1, 100, loss=2.6),))
+    other = replace(WHOLE, heartbeats=(beat(1, 100, loss=2.6),))
     found = verdict(GOOD, undisturbed=other)
     assert found.survives
     assert found.same_loss is False
@@ -111,7 +111,9 @@ def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
 
 def test_the_last_step_of_equal_loss_is_named():
     """Equal before the resume and different after it points at what the checkpoint lacks."""
-    whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))})
+    whole = replace(
+        WHOLE, heartbeats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))}
+    )
     found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
     assert found.causes == (Cause.DIFFERENT,)
     assert "the same up to step 50" in found.advice[0]
@@ -119,7 +121,7 @@ def test_the_last_step_of_equal_loss_is_named():
 
 def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
     """Then resuming is not to blame."""
-    whole = replace(WHOLE, beats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
+    whole = replace(WHOLE, heartbeats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
     found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
     assert found.causes == (Cause.UNSTEADY,)
 
@@ -270,7 +272,7 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
 def test_equal_bytes_are_as_strong_as_an_equal_loss():
     """A job without a loss is compared by its last checkpoint."""
     digests = {100: {"w0/w.npz": FileDigest("a" * 64)}}
-    whole = replace(WHOLE, beats=tuple(quiet(beat(1, 100))), digests=digests)
+    whole = replace(WHOLE, heartbeats=tuple(quiet(beat(1, 100))), digests=digests)
     found = verdict(quiet(*GOOD), undisturbed=whole, digests=digests)
     assert found.same_bytes
     assert not any("weaker" in line for line in verdict_lines(found))

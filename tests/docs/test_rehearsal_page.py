@@ -41,7 +41,7 @@ def observed_run(beats, saves, faults=(), digests=0, outcome=Outcome.DONE, **mor
     last = {saved[-1].step: {"w0/model.npz": FileDigest(f"{digests:064d}")}} if saved else {}
     steps = frozenset(b.step for b in beats if b.step is not None)
     known = {"checkpoints": saved, "written": saved, "digests": last, "steps": steps, **more}
-    return ObservedRun(outcome, beats=tuple(beats), faults=tuple(faults), **known)
+    return ObservedRun(outcome, heartbeats=tuple(beats), faults=tuple(faults), **known)
 
 
 def passed():

@@ -43,7 +43,7 @@ def test_starts_come_in_order_with_their_last_reports_and_ends(store):
     store.write("jobs/sweep/ends/0.failed", b"")
     store.write("jobs/sweep/ends/0.done", b"")
     (job,) = FleetHistory(store).read([submission()], NODES)
-    assert [(s.number, s.node, s.beat and s.beat.step) for s in job.starts[0]] == [
+    assert [(s.number, s.node, s.heartbeat and s.heartbeat.step) for s in job.starts[0]] == [
         (1, "n-001", 7), (2, "n-001", None), (10, "n-002", 9),
     ]  # fmt: skip
     assert (job.ends[0].state, job.restarts(0), list(job.starts)) == (TaskState.DONE, 2, [0])
@@ -55,7 +55,7 @@ def test_a_start_of_several_slices_has_all_its_nodes(store):
     begin(store, 0, 1, "n-001", step=7)
     begin(store, 0, 1, "n-002")
     (job,) = FleetHistory(store).read([submission()], NODES)
-    assert [(s.node, s.beside, s.beat.step) for s in job.starts[0]] == [("n-001", ("n-002",), 7)]
+    assert [(s.node, s.beside, s.heartbeat.step) for s in job.starts[0]] == [("n-001", ("n-002",), 7)]
 
 
 def test_what_is_no_mark_of_ours_means_nothing(store):
@@ -71,7 +71,7 @@ def test_what_is_no_mark_of_ours_means_nothing(store):
     begin(store, 2, 1, message="x" * 70_000)
     (job,) = FleetHistory(store).read([submission()], NODES)
     assert (sorted(job.starts), job.ends) == ([1, 2], {})
-    assert [one.beat for starts in job.starts.values() for one in starts] == [None, None]
+    assert [one.heartbeat for starts in job.starts.values() for one in starts] == [None, None]
 
 
 def test_a_start_that_is_over_is_read_once(store):

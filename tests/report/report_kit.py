@@ -72,7 +72,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     })  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
     return PageFacts(
-        status=status, record=record, beats=beats, events=events,
+        status=status, record=record, heartbeats=beats, events=events,
         summary=summary,
         breakdown=cost_breakdown(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
         unbilled=False,

@@ -103,7 +103,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     """No machine, no report, no event: it says so."""
     found = facts()
     bare = replace(
-        found, record=changed(found.record, spans=(), outcome=None), beats=(), events=(), losses={},
+        found, record=changed(found.record, spans=(), outcome=None), heartbeats=(), events=(), losses={},
         status=replace(
             found.status, outcome=None, workers=(), next_steps=("create node x: there is none",)
         ),
@@ -160,12 +160,12 @@ def test_a_machine_s_time_is_shown_by_its_last_report(span, report, followed, ba
 def test_the_machines_and_the_account_of_the_time_say_the_same():
     """One vocabulary: what is red above is lost below, for as many seconds."""
     found = facts(now=T + 3500)
-    drawn = timeline(found.record.spans, found.beats, found.events, found.now)
+    drawn = timeline(found.record.spans, found.heartbeats, found.events, found.now)
     above = {}
     for bar in (bar for lane in drawn.lanes if lane.number for bar in lane.bars):
         above[bar.use] = above.get(bar.use, 0) + bar.until - bar.since
     below = {}
-    for part in use_spans(found.record.spans, found.beats, found.now):
+    for part in use_spans(found.record.spans, found.heartbeats, found.now):
         below[part.use] = below.get(part.use, 0) + part.until - part.since
     # Between two TPUs there is none, and no line; that too is recovering.
     gaps = 2 * 100
@@ -176,7 +176,7 @@ def test_a_tpu_that_up_started_again_recovers_from_nothing_on_its_lane_as_in_the
     """Between `down` and `up` nothing was lost, and the second TPU starts."""
     found = facts(now=T + 3500)
     times = (T, T + 1150)
-    drawn = timeline(found.record.spans, found.beats, found.events, found.now, times)
+    drawn = timeline(found.record.spans, found.heartbeats, found.events, found.now, times)
     bars = [[bar.use for bar in lane.bars] for lane in drawn.lanes if lane.number in (1, 2)]
     assert bars == [[Use.STARTING, Use.TRAINING], [Use.STARTING, Use.TRAINING, Use.LOST]]
 
@@ -191,11 +191,11 @@ def test_a_lane_names_the_steps_of_all_attempts():
 def test_the_share_of_training_is_the_useful_time():
     """Card, table and sentence speak of the same time: from `up` to the end of the last TPU."""
     found = facts(now=T + 3500)
-    used = use_spans(found.record.spans, found.beats, found.now)
+    used = use_spans(found.record.spans, found.heartbeats, found.now)
     trained = sum(one.until - one.since for one in used if one.use is Use.TRAINING)
     wall = T + 3500 - found.record.started_at
     summary = summarise(
-        found.beats, found.events, preemptions=2, wall=wall, usd=1.5, on_demand_usd=4.0, trained=trained
+        found.heartbeats, found.events, preemptions=2, wall=wall, usd=1.5, on_demand_usd=4.0, trained=trained
     )
     words = Reader(page(replace(found, summary=summary))).words
     share = f"{trained / wall:.1%}"

@@ -109,12 +109,12 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
 
 def _end_evidence(facts: DeploymentFacts, outcome: Outcome) -> Evidence:
     """Return the reason of the end with its source: the record, else the reports of the workers."""
-    message, beats = facts.plan.message, facts.world.known_heartbeats
+    message, heartbeats = facts.plan.message, facts.world.known_heartbeats
     if outcome is Outcome.REFUSED:
         return Evidence("cloud", facts.world.observed_at, message)
-    if facts.record.outcome or outcome is Outcome.LIMIT_REACHED or not beats:
+    if facts.record.outcome or outcome is Outcome.LIMIT_REACHED or not heartbeats:
         return Evidence("record", None, message)
-    return Evidence("heartbeat", max(beat.updated for beat in beats), message)
+    return Evidence("heartbeat", max(heartbeat.updated for heartbeat in heartbeats), message)
 
 
 def _not_up_message(facts: DeploymentFacts) -> str:
@@ -200,16 +200,16 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     observed = facts.world.heartbeats
     if isinstance(observed, Unknown):
         return not_visible("job", observed, facts)
-    beats = observed.value if isinstance(observed, Present) else ()
+    heartbeats = observed.value if isinstance(observed, Present) else ()
     # The loop's own decision function, because a second implementation could differ from what is done.
     decision = decide_job(facts.spec, facts.world, facts.record)
     # What a machine that is gone reported last is not what it does.
     last = "last report: " if facts.state.without_tpu else ""
     evidence = (
-        *(_beat(beat, last) for beat in beats),
+        *(_heartbeat(heartbeat, last) for heartbeat in heartbeats),
         *journal_of(facts, "job", "bundle", since=facts.record.node.requested_at),
     )
-    phases = ", ".join(sorted({beat.phase.value for beat in beats}))
+    phases = ", ".join(sorted({heartbeat.phase.value for heartbeat in heartbeats}))
     # "run" would contradict that it waits for a TPU.
     ended = "stopped with its TPU" if last else phases
     state = ended if phases else _without_report(facts)
@@ -219,14 +219,14 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
         return ExplainedPart(
             "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
         )
-    lying = uncommitted(beats)
+    lying = uncommitted(heartbeats)
     if decision.settled and lying is not None:
         message = uncommitted_text(facts.spec.job.checkpoint, lying)
         return ExplainedPart(
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
     if decision.settled:
-        return ExplainedPart("job", state, _runs(beats), decision.rule, evidence, ok=True)
+        return ExplainedPart("job", state, _runs(heartbeats), decision.rule, evidence, ok=True)
     return _waits(facts, state, decision, evidence)
 
 
@@ -255,20 +255,20 @@ def _waits(
     return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, when, you)
 
 
-def _runs(beats: tuple[Heartbeat, ...]) -> str:
-    steps = [beat.step for beat in beats if beat.step is not None]
-    if any(beat.phase is not Phase.RUN for beat in beats):
+def _runs(heartbeats: tuple[Heartbeat, ...]) -> str:
+    steps = [heartbeat.step for heartbeat in heartbeats if heartbeat.step is not None]
+    if any(heartbeat.phase is not Phase.RUN for heartbeat in heartbeats):
         return "its workers report"
     return f"it is at step {min(steps)}" if steps else "its workers report"
 
 
-def _beat(beat: Heartbeat, last: str) -> Evidence:
-    parts = [f"worker {beat.worker}{', ' if last else ': '}{last}{beat.phase.value}"]
-    parts += [f"step {beat.step}"] if beat.step is not None else []
-    parts += [f"checkpoint at {checkpoint_name(beat)}"] if beat.committed_step is not None else []
-    parts += [f"attempt {beat.attempts}"] if beat.attempts > 1 else []
-    parts += [beat.message] if beat.message else []
-    return Evidence("heartbeat", beat.updated, ", ".join(parts))
+def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
+    parts = [f"worker {heartbeat.worker}{', ' if last else ': '}{last}{heartbeat.phase.value}"]
+    parts += [f"step {heartbeat.step}"] if heartbeat.step is not None else []
+    parts += [f"checkpoint at {checkpoint_name(heartbeat)}"] if heartbeat.committed_step is not None else []
+    parts += [f"attempt {heartbeat.attempts}"] if heartbeat.attempts > 1 else []
+    parts += [heartbeat.message] if heartbeat.message else []
+    return Evidence("heartbeat", heartbeat.updated, ", ".join(parts))
 
 
 def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:

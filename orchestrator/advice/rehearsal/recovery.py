@@ -124,9 +124,12 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
     if "unpacked" not in after.timings:
         return None
 
-    def took(beat: Heartbeat) -> float:
+    def took(heartbeat: Heartbeat) -> float:
         names = [name for name in ("unpack", "setup", "first step") if tells_steps or name != "first step"]
-        spans = ((beat.timings.get(begin), beat.timings.get(end)) for begin, end in (PARTS[n] for n in names))
+        spans = (
+            (heartbeat.timings.get(begin), heartbeat.timings.get(end))
+            for begin, end in (PARTS[n] for n in names)
+        )
         return sum(max(0.0, end - begin) for begin, end in spans if begin is not None and end is not None)
 
     return took(first) - took(after)
@@ -160,10 +163,10 @@ def _parts(fault: InjectedFault, after: Heartbeat, *, tells_steps: bool) -> dict
     }
 
 
-def _trained(beat: Heartbeat) -> bool:
+def _trained(heartbeat: Heartbeat) -> bool:
     """Return whether a machine made a step, observed or shown by the save of a job that ended soon after."""
-    saved = (beat.committed_step or 0) > (beat.resumed_from or 0)
-    return "first_step" in beat.timings or (beat.phase is Phase.DONE and saved)
+    saved = (heartbeat.committed_step or 0) > (heartbeat.resumed_from or 0)
+    return "first_step" in heartbeat.timings or (heartbeat.phase is Phase.DONE and saved)
 
 
 def _went_back(

@@ -62,7 +62,7 @@ class RunTotals:
 @dataclass(frozen=True)
 class ObservedRun:
     """
-    What one run has shown; *beats* are the last reports of all incarnations.
+    What one run has shown; *heartbeats* are the last reports of all incarnations.
 
     *checkpoints* are complete in the bucket, *written* also those observed only on a machine's disk, both in
     the order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *digests* are
@@ -71,7 +71,7 @@ class ObservedRun:
 
     outcome: Outcome | None
     message: str = ""
-    beats: tuple[Heartbeat, ...] = ()
+    heartbeats: tuple[Heartbeat, ...] = ()
     faults: tuple[InjectedFault, ...] = ()
     checkpoints: tuple[RunCheckpoint, ...] = ()
     written: tuple[RunCheckpoint, ...] = ()
@@ -89,17 +89,19 @@ class ObservedRun:
     @property
     def chain(self) -> dict[int, Heartbeat]:
         """Return the last report of worker 0 of each incarnation, oldest first."""
-        return {b.incarnation: b for b in sorted(self.beats, key=lambda b: b.incarnation) if b.worker == 0}
+        return {
+            b.incarnation: b for b in sorted(self.heartbeats, key=lambda b: b.incarnation) if b.worker == 0
+        }
 
     @property
     def tells_steps(self) -> bool:
         """Return whether the job reported steps of its own, besides those of its checkpoints."""
-        return any(b.progress_from not in UNREPORTED for b in self.beats)
+        return any(b.progress_from not in UNREPORTED for b in self.heartbeats)
 
     @property
     def silent(self) -> bool:
         """Return whether neither a step nor a checkpoint was ever observed."""
-        committed = any(b.committed_step is not None for b in self.beats)
+        committed = any(b.committed_step is not None for b in self.heartbeats)
         return not self.checkpoints and not self.steps and not committed
 
     @property
@@ -111,22 +113,24 @@ class ObservedRun:
     @property
     def seconds(self) -> float | None:
         """Return the seconds from the first machine's boot to the last report, None without reports."""
-        if not self.beats:
+        if not self.heartbeats:
             return None
-        started = min(b.timings.get("boot", b.updated) for b in self.beats)
-        return max(b.updated for b in self.beats) - started
+        started = min(b.timings.get("boot", b.updated) for b in self.heartbeats)
+        return max(b.updated for b in self.heartbeats) - started
 
     @property
     def failed(self) -> Heartbeat | None:
         """Return the report of the worker whose job failed, or None."""
-        ended = [b for b in self.beats if b.phase is not Phase.DONE]
+        ended = [b for b in self.heartbeats if b.phase is not Phase.DONE]
         return max(ended, key=lambda b: (b.incarnation, b.updated), default=None)
 
     @property
     def totals(self) -> RunTotals:
         """Return this run's totals, from which the moments of faults in the next run are derived."""
         last = max(self.steps, default=None) if self.tells_steps else None
-        marks = [(b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.beats]
+        marks = [
+            (b.updated, [b.timings.get(m, 0.0) for m in ("setup_done", "spawned")]) for b in self.heartbeats
+        ]
         spans = [updated - max(begun) for updated, begun in marks if max(begun)]
         return RunTotals(last, len({s.step for s in self.checkpoints}), max(spans, default=None))
 

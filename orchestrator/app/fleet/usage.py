@@ -114,13 +114,17 @@ def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
 def _facts(session: Session) -> tuple[NodeFacts, int]:
     record, full = session.records.current, _on_demand(session.spec)
     observed = read_heartbeats(session.store, None)
-    beats = {beat.incarnation: beat for beat in observed.value} if isinstance(observed, Present) else {}
+    heartbeats = (
+        {heartbeat.incarnation: heartbeat for heartbeat in observed.value}
+        if isinstance(observed, Present)
+        else {}
+    )
     spans = tuple(span for span in record.spans if span.kind is Kind.NODE)
     ready: dict[str, float] = {}
     for span in spans:
-        beat = beats.get(incarnation_of(span.name, {}) or 0)
-        if beat is not None and "spawned" in beat.timings:
-            ready[span.name] = beat.timings["spawned"]
+        heartbeat = heartbeats.get(incarnation_of(span.name, {}) or 0)
+        if heartbeat is not None and "spawned" in heartbeat.timings:
+            ready[span.name] = heartbeat.timings["spawned"]
 
     def rate(span: Span) -> Rates:
         # Price exactly one hour of this span, with the same tables and rules as any cost.

@@ -117,18 +117,18 @@ class Publication:
         status = status_of(session, observation, watcher_status(session.holder, 0.0))
         # Do not write to an Unknown bucket: each try would delay the pass by its timeout.
         usable = record.bucket.observed and isinstance(world.bucket, Present)
-        beats = world.known_heartbeats
+        heartbeats = world.known_heartbeats
         news = [
             status.outcome,
             status.resources,
             status.next_steps,
-            [(b.phase, b.step, b.committed_step) for b in beats],
+            [(b.phase, b.step, b.committed_step) for b in heartbeats],
         ]
         now = session.clock.now()
         self._out.publish(status, news, now, usable=usable)
-        for beat in beats:
-            if beat.worker == 0 and beat.step is not None:
-                self._out.draw(beat, usable=usable)
+        for heartbeat in heartbeats:
+            if heartbeat.worker == 0 and heartbeat.step is not None:
+                self._out.draw(heartbeat, usable=usable)
         if self._metrics is not None:
             self._metrics.update(status, world.observed_at, failures=len(result.failures))
 

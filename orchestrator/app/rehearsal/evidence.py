@@ -33,12 +33,12 @@ class RunEvidence:
 
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._beats = Heartbeats(sandbox.session.cloud.store)
+        self._heartbeats = Heartbeats(sandbox.session.cloud.store)
         self._observed = self._answered = time.monotonic()
         self._stored: dict[tuple[int, int | None], float] = {}
         self._log = JobLog(sandbox.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
-        self.beats: tuple[Heartbeat, ...] = ()
+        self.heartbeats: tuple[Heartbeat, ...] = ()
         self.checkpoints: list[RunCheckpoint] = []
         self.written: list[RunCheckpoint] = []
         self.steps: set[int] = set()
@@ -55,13 +55,13 @@ class RunEvidence:
             return
         self._observed, self.observations = now, self.observations + 1
         self._sandbox.must_have_cloud()
-        found = self._beats.read(None)
+        found = self._heartbeats.read(None)
         try:
             # A cloud busy with starting machines may not answer for a moment; only GONE seconds are an error.
             if isinstance(found, Unknown):
                 raise TransientError(found.message)
             if isinstance(found, Present):
-                self._note_beats(found.value)
+                self._note_heartbeats(found.value)
             self._note_checkpoints()
         except TpuctlError as error:
             self._lost_contact(error)
@@ -77,13 +77,13 @@ class RunEvidence:
                 changed="the deployment itself was not touched",
             ) from error
 
-    def _note_beats(self, beats: tuple[Heartbeat, ...]) -> None:
-        self.beats = beats
-        self.steps |= {b.step for b in beats if b.step is not None and b.phase is not Phase.RESTORE}
+    def _note_heartbeats(self, heartbeats: tuple[Heartbeat, ...]) -> None:
+        self.heartbeats = heartbeats
+        self.steps |= {b.step for b in heartbeats if b.step is not None and b.phase is not Phase.RESTORE}
 
     def _note_checkpoints(self) -> None:
         session = self._sandbox.session
-        newest = max((b.incarnation for b in self.beats), default=1)
+        newest = max((b.incarnation for b in self.heartbeats), default=1)
         for one in reversed(read_checkpoints(session.cloud.store, session.spec.job.checkpoint)):
             key = (one.step, one.incarnation)
             # By time, not by step: a job that ignores its checkpoint saves the same steps again.
@@ -100,8 +100,8 @@ class RunEvidence:
         A job that restarts its count saves below the restored step, which is never committed.
         """
         spec = self._sandbox.session.spec.job.checkpoint
-        newest = max((b.incarnation for b in self.beats), default=0)
-        started = [b.timings.get("spawned") for b in self.beats if b.incarnation == newest]
+        newest = max((b.incarnation for b in self.heartbeats), default=0)
+        started = [b.timings.get("spawned") for b in self.heartbeats if b.incarnation == newest]
         # In the bucket every save is a commit; only a disk can hold one that was not committed.
         if spec.dir != "local" or not started or started[0] is None:
             return []
@@ -111,13 +111,15 @@ class RunEvidence:
                 steps += _saved_since(started[0], folder, format_of(spec.format, spec.marker))
         return [RunCheckpoint(step, newest) for step in steps]
 
-    def shown(self, beats: list[Heartbeat], moment: Moment) -> Shown:
-        """Return the evidence of one machine; *beats* are the last reports of its workers."""
-        slowest = min(beats, key=newest_step)
+    def shown(self, heartbeats: list[Heartbeat], moment: Moment) -> Shown:
+        """Return the evidence of one machine; *heartbeats* are the last reports of its workers."""
+        slowest = min(heartbeats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation
-        committed = max(b.committed_step or 0 for b in beats)
-        began = max(b.timings.get(mark, 0.0) for b in beats for mark in ("boot", "setup_done", "spawned"))
+        committed = max(b.committed_step or 0 for b in heartbeats)
+        began = max(
+            b.timings.get(mark, 0.0) for b in heartbeats for mark in ("boot", "setup_done", "spawned")
+        )
         return Shown(
             step=None if step < 0 else step,
             checkpoints=len({s.step for s in self.checkpoints if s.incarnation == incarnation}),
@@ -141,12 +143,12 @@ class RunEvidence:
         store = session.cloud.store
         self._lines += self._log.new_lines()
         self._lines += self._log.unfinished()
-        curves = losses((), self.beats, ((number, line) for number, _, line in self._lines))
+        curves = losses((), self.heartbeats, ((number, line) for number, _, line in self._lines))
         # Before the cloud is removed, after which nothing of the run can be read.
         run = ObservedRun(
             outcome=outcome,
             message=message,
-            beats=self.beats,
+            heartbeats=self.heartbeats,
             checkpoints=tuple(self.checkpoints),
             written=tuple(self.written),
             steps=frozenset(self.steps),
@@ -156,10 +158,10 @@ class RunEvidence:
         )
         return replace(run, log=self._tail(run.failed))
 
-    def _tail(self, beat: Heartbeat | None) -> tuple[str, ...]:
+    def _tail(self, heartbeat: Heartbeat | None) -> tuple[str, ...]:
         """Return the end of the job's output on the machine that failed, else on the last one."""
         last = max(((number, worker) for number, worker, _ in self._lines), default=(0, 0))
-        where = last if beat is None else (beat.incarnation, beat.worker)
+        where = last if heartbeat is None else (heartbeat.incarnation, heartbeat.worker)
         return last_output([line for number, worker, line in self._lines if (number, worker) == where])
 
 
@@ -175,9 +177,9 @@ def last_output(lines: list[str]) -> tuple[str, ...]:
     return tuple(reversed(found))
 
 
-def newest_step(beat: Heartbeat) -> int:
+def newest_step(heartbeat: Heartbeat) -> int:
     """Return the newest step that a worker reported or committed, -1 for none."""
-    return max((n for n in (beat.step, beat.committed_step) if n is not None), default=-1)
+    return max((n for n in (heartbeat.step, heartbeat.committed_step) if n is not None), default=-1)
 
 
 def _add(checkpoints: list[RunCheckpoint], one: RunCheckpoint) -> None:

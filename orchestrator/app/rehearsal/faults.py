@@ -59,17 +59,17 @@ class Injector:
         Raise JobOverError if the job ends before, TpuctlError if the moment does not come.
         """
         # Not the node preempted last: striking it again would be no second preemption.
-        node, beat = self._running(moment, other_than=self._struck)
+        node, heartbeat = self._running(moment, other_than=self._struck)
         if fault is Fault.VM:
             self._stop_vm()
-            return self._injected(fault, beat)
+            return self._injected(fault, heartbeat)
         if fault is Fault.SAVE:
-            beat = self._at_a_save() or beat
+            heartbeat = self._at_a_save() or heartbeat
         elif fault in {Fault.NOTICE, Fault.NO_NOTICE}:
             # A random delay, so that each fault meets the job at another point of a step.
             self._clock.wait(self._chance.uniform(0, 1.0))
         self._preempt(node, notice=fault is Fault.NOTICE)
-        injected = self._injected(fault, beat)
+        injected = self._injected(fault, heartbeat)
         if fault is Fault.TWICE:
             steps = bool(self._evidence.steps)
             again, _ = self._running(Moment(Trigger.STEP) if steps else AGAIN, other_than=node)
@@ -97,16 +97,18 @@ class Injector:
         self._sandbox.say(f"$ tpuctl {' '.join(words)}", style="command")
         control.call("preempt", {"name": node, "notice": notice})
 
-    def _injected(self, fault: Fault, beat: Heartbeat) -> InjectedFault:
-        return InjectedFault(fault, beat.incarnation, self._clock.now(), beat.step, beat.committed_step)
+    def _injected(self, fault: Fault, heartbeat: Heartbeat) -> InjectedFault:
+        return InjectedFault(
+            fault, heartbeat.incarnation, self._clock.now(), heartbeat.step, heartbeat.committed_step
+        )
 
     def _running(self, moment: Moment, other_than: str = "") -> tuple[str, Heartbeat]:
         """Wait until the job trains on a READY node and *moment* has come."""
 
         def ready(world: World) -> tuple[str, Heartbeat] | None:
             node = current_node(world, self._sandbox.session.records.current)
-            beats = world.known_heartbeats
-            running = [b for b in beats if b.phase is Phase.RUN]
+            heartbeats = world.known_heartbeats
+            running = [b for b in heartbeats if b.phase is Phase.RUN]
             if node is None or node.state is not NodeState.READY or node.name == other_than or not running:
                 return None
             slowest = min(running, key=newest_step)
@@ -119,8 +121,8 @@ class Injector:
 
         def booting(world: World) -> str | None:
             node = current_node(world, self._sandbox.session.records.current)
-            beats = world.known_heartbeats
-            awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in beats)
+            heartbeats = world.known_heartbeats
+            awake = any(b.phase in {Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN} for b in heartbeats)
             return node.name if node is not None and node.name != old and awake else None
 
         return self._wait(booting, "no new machine restored the job")
@@ -134,7 +136,7 @@ class Injector:
             return self._traces() != before
 
         # A save may last only milliseconds.
-        return self._beat() if wait_until(changed, self._clock, TIMEOUT, 0.02, longest=0.02) else None
+        return self._heartbeat() if wait_until(changed, self._clock, TIMEOUT, 0.02, longest=0.02) else None
 
     def _traces(self) -> tuple[object, ...]:
         """Return values that a save changes: names and sizes in the machines' checkpoint folders or the bucket."""
@@ -143,9 +145,9 @@ class Injector:
             return tuple(o.name for o in session.cloud.store.list(CHECKPOINTS))
         return tuple(_files(self._sandbox.cloud / "machines"))
 
-    def _beat(self) -> Heartbeat | None:
-        beats = self._observe().heartbeats
-        found = beats.value if isinstance(beats, Present) else ()
+    def _heartbeat(self) -> Heartbeat | None:
+        heartbeats = self._observe().heartbeats
+        found = heartbeats.value if isinstance(heartbeats, Present) else ()
         return min(found, key=newest_step, default=None)
 
     def _stop_vm(self) -> None:
@@ -174,7 +176,7 @@ class Injector:
             found = ask(self._observe())
             if found is not None:
                 return found
-            now = tuple(b.updated for b in self._evidence.beats)
+            now = tuple(b.updated for b in self._evidence.heartbeats)
             if now != signs:
                 # A long setup that keeps reporting is waited for; only silence ends the rehearsal.
                 signs, end = now, self._clock.monotonic() + TIMEOUT

@@ -85,9 +85,9 @@ def download_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
             )
 
 
-def with_reported_end(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
+def with_reported_end(spec: Spec, heartbeats: Observed[tuple[Heartbeat, ...]], record: Record) -> Record:
     """Return the record with the end that the workers report, if no watcher has recorded it."""
-    found = beats.value if isinstance(beats, Present) else ()
+    found = heartbeats.value if isinstance(heartbeats, Present) else ()
     if record.outcome or not found:
         return record
     # "Done" without a committed step is no proof; what is saved decides.
@@ -123,9 +123,11 @@ def trained(spec: Spec, store: Store, record: Record, bundle: str) -> str:
     return record.message if same and complete else ""
 
 
-def runs_again(spec: Spec, beats: Observed[tuple[Heartbeat, ...]], before: Record, after: Record) -> bool:
+def runs_again(
+    spec: Spec, heartbeats: Observed[tuple[Heartbeat, ...]], before: Record, after: Record
+) -> bool:
     """Return whether `up` opens a job again that was done; *before* and *after* are the records around it."""
-    return with_reported_end(spec, beats, before).outcome is Outcome.DONE and after.outcome is None
+    return with_reported_end(spec, heartbeats, before).outcome is Outcome.DONE and after.outcome is None
 
 
 def record_wanted(deployment: Deployment, bundle: str, agent: str) -> bool:
@@ -136,14 +138,16 @@ def record_wanted(deployment: Deployment, bundle: str, agent: str) -> bool:
     """
     spec, records, now = deployment.spec, deployment.records, deployment.clock.now()
     before, store = records.current, deployment.cloud.store
-    beats = read_heartbeats(store, before.node.incarnation)
-    complete = trained(spec, store, with_reported_end(spec, beats, before), bundle)
+    heartbeats = read_heartbeats(store, before.node.incarnation)
+    complete = trained(spec, store, with_reported_end(spec, heartbeats, before), bundle)
 
     def wanted(record: Record) -> Record:
-        return as_wanted(spec, with_reported_end(spec, beats, record), bundle, agent, now, complete=complete)
+        return as_wanted(
+            spec, with_reported_end(spec, heartbeats, record), bundle, agent, now, complete=complete
+        )
 
     records.update_later(wanted)
-    return runs_again(spec, beats, before, records.current)
+    return runs_again(spec, heartbeats, before, records.current)
 
 
 def as_wanted(

@@ -139,8 +139,8 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
-    beats, cost = world.known_heartbeats, last_cost(session, record)
-    lying = uncommitted(beats)
+    heartbeats, cost = world.known_heartbeats, last_cost(session, record)
+    lying = uncommitted(heartbeats)
     state = state_of(session, found, watcher)
     return DeploymentStatus(
         name=spec.name,
@@ -149,7 +149,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         outcome=plan.outcome.value if plan.outcome else None,
         message=plan.message,
         uncommitted_message="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
-        rescued_message=rescued_text(beats),
+        rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
         unused_incarnations=unused_incarnations(record),
         preemptions=record.node.preemptions,
@@ -160,7 +160,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         unpriced=tuple(cost.breakdown.unpriced if cost else session.unpriced(record, world.observed_at)),
         resources=_resources(session, world, record),
         workers=_workers(world),
-        checkpoint_step=common_step(beats) or _step_in_bucket(session, found),
+        checkpoint_step=common_step(heartbeats) or _step_in_bucket(session, found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
@@ -173,7 +173,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         eta_s=None if state.without_tpu else _eta(world, spec.job.target_steps),
         budget_usd=spec.watch.budget_usd,
         deadline=deadline_status(spec, world, record),
-        saves=_saves(reported_interval(beats)),
+        saves=_saves(reported_interval(heartbeats)),
         ttl_remaining_s=_age(record.started_at + spec.watch.ttl, world.observed_at) if goes_on else None,
         sidecars=tuple(SidecarStatus(name=s.name, on=s.on, port=s.port) for s in sidecars(spec, "")),
         source=FROM_CLOUD,
@@ -275,7 +275,7 @@ def watcher_status(holder: Holder, age: float) -> WatcherStatus:
 
 
 def _workers(world: World) -> tuple[WorkerStatus, ...]:
-    beats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
+    heartbeats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
     return tuple(
         WorkerStatus(
             worker=b.worker,
@@ -298,14 +298,14 @@ def _workers(world: World) -> tuple[WorkerStatus, ...]:
             xla_programs_compiled=b.xla_programs_compiled,
             message=b.message,
         )
-        for b in sorted(beats, key=lambda b: b.worker)
+        for b in sorted(heartbeats, key=lambda b: b.worker)
     )
 
 
 def _eta(world: World, target: int | None) -> float | None:
     """Return the seconds until the job's last step at its current rate, None if unknown."""
-    beats = world.known_heartbeats
-    seconds = seconds_remaining(beats, target)
+    heartbeats = world.known_heartbeats
+    seconds = seconds_remaining(heartbeats, target)
     return None if seconds is None else round(seconds, 1)
 
 

@@ -68,12 +68,12 @@ class ProgressLine:
     def show_job(self, result: Pass, usd: float, upper_usd: float) -> None:
         """Show the step, checkpoint, loss and cost of one pass, without what is waited for."""
         at = result.world.observed_at
-        beats = result.world.known_heartbeats
-        if not beats:
+        heartbeats = result.world.known_heartbeats
+        if not heartbeats:
             self._printer.now("")
             return
-        slowest = min(beats, key=lambda b: b.step or 0)
-        slowest = replace(slowest, committed_step=common_step(beats))
+        slowest = min(heartbeats, key=lambda b: b.step or 0)
+        slowest = replace(slowest, committed_step=common_step(heartbeats))
         # The heartbeat of a lost machine remains, and would show a running job.
         lost = slowest.phase is Phase.RUN and (
             any(change.requests_tpu for change in result.plan.changes) or _is_gone(slowest, result.world)
@@ -83,7 +83,7 @@ class ProgressLine:
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
-        found = uncommitted(beats)
+        found = uncommitted(heartbeats)
         lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
         if found is not None and lying != self._lying:
             self._printer(Event(at, EventKind.UNCOMMITTED, lying))
@@ -92,11 +92,17 @@ class ProgressLine:
             self._at, self._step = at, slowest.step
             self._printer(Event(at, EventKind.PROGRESS, text))
 
-    def _is_news(self, beat: Heartbeat, at: float) -> bool:
+    def _is_news(self, heartbeat: Heartbeat, at: float) -> bool:
         """Return whether to print a line; beside a live line only for a new phase."""
         # A machine's first checkpoint counts as a change: from then on a preemption costs little.
-        news = (beat.incarnation, beat.phase, not self._printer.live and beat.committed_step is not None)
-        stepped = not self._printer.live and beat.step != self._step and at - self._at >= self._line_interval
+        news = (
+            heartbeat.incarnation,
+            heartbeat.phase,
+            not self._printer.live and heartbeat.committed_step is not None,
+        )
+        stepped = (
+            not self._printer.live and heartbeat.step != self._step and at - self._at >= self._line_interval
+        )
         before, self._said = self._said, news
         if news != before:
             self._line_interval = FIRST_LINE_INTERVAL
@@ -113,89 +119,99 @@ class MemberLine(ProgressLine):
         return nullcontext()
 
 
-def progress_text(beat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False) -> str:
+def progress_text(
+    heartbeat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
+) -> str:
     """
-    Return a line about the job; *lost* means that its machine is gone and *beat* was its last report.
+    Return a line about the job; *lost* means that its machine is gone and *heartbeat* was its last report.
 
     The cost is from *usd* to *upper_usd*, where the price lists differ.
     """
     parts = [
-        _phase(beat, lost=lost),
-        *_figures(beat, spec).values(),
+        _phase(heartbeat, lost=lost),
+        *_figures(heartbeat, spec).values(),
         f"{usd_range_text(usd, upper_usd)} so far",
-        f"TPU #{beat.incarnation}",
+        f"TPU #{heartbeat.incarnation}",
     ]
-    return ", ".join([*parts, beat.message] if beat.message and not _shows_message(beat) else parts)
+    return ", ".join(
+        [*parts, heartbeat.message] if heartbeat.message and not _shows_message(heartbeat) else parts
+    )
 
 
 def live_texts(
-    beat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
+    heartbeat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
 ) -> tuple[str, ...]:
     """
     Return a line for the live line, then ever shorter ones for want of room; the bar shows the rest.
 
     The cost is from *usd* to *upper_usd*; a budget ends by the latter, which alone stands beside it.
     """
-    figures = _figures(beat, spec, of_bar=bar_of(beat, spec) is None)
-    runs = beat.phase is Phase.RUN and not lost and beat.step is not None
+    figures = _figures(heartbeat, spec, of_bar=bar_of(heartbeat, spec) is None)
+    runs = heartbeat.phase is Phase.RUN and not lost and heartbeat.step is not None
     budget = spec.watch.budget_usd
     spent = f"{usd_range_text(usd, upper_usd)} so far"
     cost = spent if budget is None else f"{upper_usd:.2f} of {budget:g} USD"
-    parts = {**({} if runs else {"phase": _phase(beat, lost=lost)}), **figures, "cost": cost}
+    parts = {**({} if runs else {"phase": _phase(heartbeat, lost=lost)}), **figures, "cost": cost}
     fewer = [
         {name: text for name, text in parts.items() if name not in LESS[:n]} for n in range(len(LESS) + 1)
     ]
     return tuple(dict.fromkeys(", ".join(some.values()) for some in fewer))
 
 
-def _is_gone(beat: Heartbeat, world: World) -> bool:
+def _is_gone(heartbeat: Heartbeat, world: World) -> bool:
     """Return whether the TPU of a report is known to be gone, also when its successor has to wait."""
     alive = {one.incarnation for one in world.known_nodes if one.state not in LOST}
     # An adopted TPU may carry no number.
-    return isinstance(world.nodes, Present) and not alive & {beat.incarnation, None}
+    return isinstance(world.nodes, Present) and not alive & {heartbeat.incarnation, None}
 
 
-def bar_of(beat: Heartbeat, spec: Spec, at: float | None = None) -> tuple[float, str] | None:
+def bar_of(heartbeat: Heartbeat, spec: Spec, at: float | None = None) -> tuple[float, str] | None:
     """Return the finished share of the steps (0 to 1) and the bar's text at the time *at*, None if unknown."""
-    last = last_step(beat, spec.job.target_steps)
-    if not last or beat.step is None:
+    last = last_step(heartbeat, spec.job.target_steps)
+    if not last or heartbeat.step is None:
         return None
-    age = 0.0 if at is None else max(0.0, at - beat.updated)
-    return beat.step / last, ", ".join(
-        figure for figure in (_step(beat, spec), _eta(beat, spec, age)) if figure
+    age = 0.0 if at is None else max(0.0, at - heartbeat.updated)
+    return heartbeat.step / last, ", ".join(
+        figure for figure in (_step(heartbeat, spec), _eta(heartbeat, spec, age)) if figure
     )
 
 
-def _step(beat: Heartbeat, spec: Spec) -> str:
-    last = last_step(beat, spec.job.target_steps)
-    return "" if beat.step is None else f"step {beat.step}{f' of {last}' if last else ''}"
+def _step(heartbeat: Heartbeat, spec: Spec) -> str:
+    last = last_step(heartbeat, spec.job.target_steps)
+    return "" if heartbeat.step is None else f"step {heartbeat.step}{f' of {last}' if last else ''}"
 
 
-def _eta(beat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
-    known = beat.phase is Phase.RUN and beat.rate
-    seconds = seconds_remaining((beat,), spec.job.target_steps) if known else None
+def _eta(heartbeat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
+    known = heartbeat.phase is Phase.RUN and heartbeat.rate
+    seconds = seconds_remaining((heartbeat,), spec.job.target_steps) if known else None
     # Past its target a job has job.grace to end by itself, which is no time of training.
     return f"{span_text(max(0.0, seconds - age))} left" if seconds else ""
 
 
-def _shows_message(beat: Heartbeat) -> bool:
+def _shows_message(heartbeat: Heartbeat) -> bool:
     """Return whether the phase itself names the message: far from each other they would be two facts."""
-    return beat.phase is Phase.STOPPING and bool(beat.message)
+    return heartbeat.phase is Phase.STOPPING and bool(heartbeat.message)
 
 
-def _phase(beat: Heartbeat, *, lost: bool) -> str:
+def _phase(heartbeat: Heartbeat, *, lost: bool) -> str:
     if not lost:
-        return f"{WORDS[beat.phase]}: {beat.message}" if _shows_message(beat) else WORDS[beat.phase]
-    return "last report of the job" + (f": {NO_STEP}" if beat.step is None else "")
+        return (
+            f"{WORDS[heartbeat.phase]}: {heartbeat.message}"
+            if _shows_message(heartbeat)
+            else WORDS[heartbeat.phase]
+        )
+    return "last report of the job" + (f": {NO_STEP}" if heartbeat.step is None else "")
 
 
-def _figures(beat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> dict[str, str]:
+def _figures(heartbeat: Heartbeat, spec: Spec, *, of_bar: bool = True) -> dict[str, str]:
     """Return what is known of the job by name, without *of_bar* only what the bar does not show."""
     parts = {
-        "step": _step(beat, spec) if of_bar else "",
-        "loss": training_loss_text(beat.loss, beat.loss_step),
-        "rate": rate_text(beat.rate) if beat.phase is Phase.RUN and beat.rate else "",
-        "eta": _eta(beat, spec) if of_bar else "",
-        "checkpoint": f"checkpoint at {checkpoint_name(beat)}" if beat.committed_step is not None else "",
+        "step": _step(heartbeat, spec) if of_bar else "",
+        "loss": training_loss_text(heartbeat.loss, heartbeat.loss_step),
+        "rate": rate_text(heartbeat.rate) if heartbeat.phase is Phase.RUN and heartbeat.rate else "",
+        "eta": _eta(heartbeat, spec) if of_bar else "",
+        "checkpoint": f"checkpoint at {checkpoint_name(heartbeat)}"
+        if heartbeat.committed_step is not None
+        else "",
     }
     return {name: part for name, part in parts.items() if part}

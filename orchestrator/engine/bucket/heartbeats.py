@@ -65,13 +65,13 @@ def parse_heartbeat(stored: StoredObject) -> Heartbeat:
         raise ValueError(f"it has no {', '.join(missing)}")
     body = with_current_keys(body)
     values = {name: read(name, body[name]) for name, read in _readers().items() if name in body}
-    beat = Heartbeat(updated=stored.updated, **values)
+    heartbeat = Heartbeat(updated=stored.updated, **values)
     # Any machine can write any report: one whose content contradicts its name is rejected.
-    if (beat.incarnation, beat.worker) != worker_of(stored.name):
+    if (heartbeat.incarnation, heartbeat.worker) != worker_of(stored.name):
         raise ValueError("it is another worker's")
-    if not beat.worker < beat.workers <= MAX_WORKERS:
-        raise ValueError(f"worker {beat.worker} of {beat.workers}")
-    return beat
+    if not heartbeat.worker < heartbeat.workers <= MAX_WORKERS:
+        raise ValueError(f"worker {heartbeat.worker} of {heartbeat.workers}")
+    return heartbeat
 
 
 def unreadable(stored: StoredObject, error: Exception) -> Heartbeat:
@@ -197,7 +197,7 @@ class Heartbeats:
             return Unknown(error.message, error.retry)
         found = sorted(self._known.values(), key=lambda b: (b.incarnation, b.worker))
         # All are unreadable: a bug of ours or an attack, but no evidence that the workers are silent.
-        if found and all(beat.phase is Phase.UNKNOWN for beat in found):
+        if found and all(heartbeat.phase is Phase.UNKNOWN for heartbeat in found):
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))
 
@@ -218,12 +218,12 @@ class Heartbeats:
             elif found is not None:
                 # The time in the list is exact; a read has only seconds.
                 found = replace(found, updated=max(one.updated, found.updated))
-                known[found.name, found.generation] = _beat(found)
+                known[found.name, found.generation] = _heartbeat(found)
         # Forget objects that are not listed any more: a deleted report must not count as alive.
         self._known = known
 
 
-def _beat(found: StoredObject) -> Heartbeat:
+def _heartbeat(found: StoredObject) -> Heartbeat:
     try:
         return parse_heartbeat(found)
     except (ValueError, TypeError, KeyError, OverflowError) as error:

@@ -35,10 +35,10 @@ class FleetHistory:
         with threads.pool(AT_ONCE) as pool:
             jobs = list(pool.map(lambda submission: self._marks(submission, nodes), submissions))
             wanted = [(job, start) for job in jobs for starts in job.starts.values() for start in starts]
-            beats = dict(
+            heartbeats = dict(
                 zip(
                     ((job.submission.name, start.task, start.number) for job, start in wanted),
-                    pool.map(lambda one: self._beat(*one), wanted),
+                    pool.map(lambda one: self._heartbeat(*one), wanted),
                     strict=True,
                 )
             )
@@ -47,7 +47,8 @@ class FleetHistory:
                 job,
                 starts={
                     task: tuple(
-                        replace(one, beat=beats[job.submission.name, task, one.number]) for one in starts
+                        replace(one, heartbeat=heartbeats[job.submission.name, task, one.number])
+                        for one in starts
                     )
                     for task, starts in job.starts.items()
                 },
@@ -75,7 +76,7 @@ class FleetHistory:
         }
         return JobHistory(submission, starts, ends)
 
-    def _beat(self, job: JobHistory, start: Start) -> Heartbeat | None:
+    def _heartbeat(self, job: JobHistory, start: Start) -> Heartbeat | None:
         """Return the last valid heartbeat of a start, or None."""
         key = (job.submission.name, start.task, start.number)
         if key in self._final:
@@ -83,16 +84,16 @@ class FleetHistory:
         # The numbers of start and worker in the report must match the object's name.
         store = self._store.below(task_folder(job.submission.name, start.task))
         found = store.read(f"{HEARTBEAT}{start.number}/0", limit=HEARTBEATS.each + 1)
-        beat = None
+        heartbeat = None
         if found is not None:
             try:
-                beat = parse_heartbeat(found)
+                heartbeat = parse_heartbeat(found)
             except (ValueError, TypeError, KeyError, OverflowError):
-                beat = None
+                heartbeat = None
         newest = job.starts[start.task][-1].number
         if start.task in job.ends or start.number < newest:
-            self._final[key] = beat
-        return beat
+            self._final[key] = heartbeat
+        return heartbeat
 
 
 def read_collected(store: Store, submission: Submission) -> dict[int, dict[str, bytes]]:

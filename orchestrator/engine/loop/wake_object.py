@@ -66,11 +66,11 @@ class WakeObject:
     def _fell_silent(self, incarnation: int) -> bool:
         """Return whether a heartbeat is overdue; each heartbeat is reported once."""
         try:
-            beats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MAX_WORKERS)
+            heartbeats = self._store.list(f"{HEARTBEAT}{incarnation}/", limits.MAX_WORKERS)
         # A missing list is no silence: Unknown is not absent.
         except TpuctlError:
             return False
-        oldest = min(beats, key=lambda beat: beat.updated, default=None)
+        oldest = min(heartbeats, key=lambda heartbeat: heartbeat.updated, default=None)
         if oldest is None or self._clock.now() - oldest.updated <= self._silence:
             return False
         missed = f"{oldest.name}@{oldest.generation}"

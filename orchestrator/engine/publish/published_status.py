@@ -61,16 +61,16 @@ class Publisher:
             self.store.write(STATUS, data)
             self._said, self._at = words, now
 
-    def draw(self, beat: Heartbeat, *, usable: bool) -> None:
+    def draw(self, heartbeat: Heartbeat, *, usable: bool) -> None:
         """Add the step of a heartbeat to the curve if it has changed; the bucket has it within a minute."""
-        now, of_step = beat.updated, beat.loss if beat.loss_step is None else None
-        last = self.curve[-1][1] if self.curve and self.curve[-1][3] == beat.incarnation else None
-        if beat.step is not None and beat.step != last:
+        now, of_step = heartbeat.updated, heartbeat.loss if heartbeat.loss_step is None else None
+        last = self.curve[-1][1] if self.curve and self.curve[-1][3] == heartbeat.incarnation else None
+        if heartbeat.step is not None and heartbeat.step != last:
             # A loss belongs to the step that it was printed for, which no heartbeat may have shown.
-            at = beat.loss_step
-            if at is not None and (-1 if last is None else last) < at < beat.step:
-                self.curve.append((round(now, 1), at, beat.loss, beat.incarnation))
-            self.curve.append((round(now, 1), beat.step, of_step, beat.incarnation))
+            at = heartbeat.loss_step
+            if at is not None and (-1 if last is None else last) < at < heartbeat.step:
+                self.curve.append((round(now, 1), at, heartbeat.loss, heartbeat.incarnation))
+            self.curve.append((round(now, 1), heartbeat.step, of_step, heartbeat.incarnation))
             if len(self.curve) > POINTS:
                 del self.curve[1:-1:2]
             with suppress(DiskError):

@@ -114,7 +114,7 @@ def observe(
             _or_unknown,
             lambda: (wide or WideList()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
-        beats = pool.submit(_or_unknown, lambda: reports.read(record.node.incarnation))
+        heartbeats = pool.submit(_or_unknown, lambda: reports.read(record.node.incarnation))
         polled = pool.map(
             lambda operation: poll(cloud.nodes if operation.kind is Kind.NODE else cloud.vms, operation),
             record.operations,
@@ -123,24 +123,24 @@ def observe(
             bucket=bucket_observed.result(),
             vm=vm_observed.result(),
             nodes=node_observed.result(),
-            heartbeats=_heartbeats_by(beats.result(), script=False),
+            heartbeats=_heartbeats_by(heartbeats.result(), script=False),
             operations=tuple(polled),
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
             claim=_or_unknown(lambda: claimed(node_observed.result())),
             boots=boots.value
-            if isinstance(boots := _heartbeats_by(beats.result(), script=True), Present)
+            if isinstance(boots := _heartbeats_by(heartbeats.result(), script=True), Present)
             else (),
         )
 
 
 def _heartbeats_by(
-    beats: Observed[tuple[Heartbeat, ...]], *, script: bool
+    heartbeats: Observed[tuple[Heartbeat, ...]], *, script: bool
 ) -> Observed[tuple[Heartbeat, ...]]:
     """Return the reports of startup scripts, or those of agents."""
-    if not isinstance(beats, Present):
-        return beats
-    return Present(tuple(beat for beat in beats.value if beat.script is script))
+    if not isinstance(heartbeats, Present):
+        return heartbeats
+    return Present(tuple(heartbeat for heartbeat in heartbeats.value if heartbeat.script is script))
 
 
 def _vm(cloud: Cloud, spec: Spec, record: Record) -> Observed[Vm]:

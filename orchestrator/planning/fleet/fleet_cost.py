@@ -108,11 +108,11 @@ def steps_redone(job: JobHistory, task: int) -> int | None:
     """Return how many steps a task had to repeat; None if a start has not reported enough."""
     starts, total = job.starts.get(task, ()), 0
     for before, after in pairwise(starts):
-        if before.beat is None or before.beat.step is None:
+        if before.heartbeat is None or before.heartbeat.step is None:
             continue  # no step is known to be lost
-        if after.beat is None or (after.beat.resumed_from is None and after.beat.step is None):
+        if after.heartbeat is None or (after.heartbeat.resumed_from is None and after.heartbeat.step is None):
             return None
-        total += max(0, before.beat.step - (after.beat.resumed_from or 0))
+        total += max(0, before.heartbeat.step - (after.heartbeat.resumed_from or 0))
     return total
 
 
@@ -139,9 +139,9 @@ def jobs_remaining(
         for task in range(len(job.submission.parameters)):
             if state_of(job, task, at_work) is not TaskState.RUNNING:
                 continue
-            beat = job.last_heartbeat(task)
+            heartbeat = job.last_heartbeat(task)
             spent = costs.tasks.get((name, task), Amount()).seconds / _width(job, task)
-            own = seconds_remaining((beat,), target) if beat else None
+            own = seconds_remaining((heartbeat,), target) if heartbeat else None
             if own is not None:
                 forecasts.append(spent + own)
             remaining.append(own if own is not None else -spent)

@@ -27,7 +27,7 @@ OVER = frozenset({Phase.ENDED, *AT_REST})
 @dataclass(frozen=True)
 class Start:
     """
-    One start of a task: its *number*, its node, its time by the bucket's clock, its last heartbeat *beat*.
+    One start of a task: its *number*, its node, its time by the bucket's clock, its last *heartbeat*.
 
     *beside* are the other nodes of a task of several slices.
     """
@@ -36,7 +36,7 @@ class Start:
     number: int
     node: str
     at: float
-    beat: Heartbeat | None = None
+    heartbeat: Heartbeat | None = None
     beside: tuple[str, ...] = ()
 
 
@@ -62,14 +62,14 @@ class JobHistory:
 
     def last_heartbeat(self, task: int) -> Heartbeat | None:
         """Return the newest heartbeat of a task, or None."""
-        return next((one.beat for one in reversed(self.starts.get(task, ())) if one.beat), None)
+        return next((one.heartbeat for one in reversed(self.starts.get(task, ())) if one.heartbeat), None)
 
     def progress(self, task: int) -> tuple[int | None, float | None]:
         """Return step and loss of a task, None if not reported: a start that finds its task done reports none."""
-        beats = [one.beat for one in reversed(self.starts.get(task, ())) if one.beat]
-        steps = (one.step if one.step is not None else one.committed_step for one in beats)
+        heartbeats = [one.heartbeat for one in reversed(self.starts.get(task, ())) if one.heartbeat]
+        steps = (one.step if one.step is not None else one.committed_step for one in heartbeats)
         step = next((one for one in steps if one is not None), None)
-        return step, next((one.loss for one in beats if one.loss is not None), None)
+        return step, next((one.loss for one in heartbeats if one.loss is not None), None)
 
 
 Rates = tuple[float | None, float | None, float | None]
@@ -160,12 +160,12 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
 
 
 def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now: float) -> _Run:
-    beat, end, name = start.beat, job.ends.get(start.task), job.submission.name
+    heartbeat, end, name = start.heartbeat, job.ends.get(start.task), job.submission.name
     if after is None and end is not None:
         return _Run(name, start, end.at, end.at)
-    reported = max(start.at, beat.updated) if beat else start.at
-    stopped = beat is not None and beat.phase in OVER
-    quiet = now - reported > (SILENT if beat else FIRST_WORD)
+    reported = max(start.at, heartbeat.updated) if heartbeat else start.at
+    stopped = heartbeat is not None and heartbeat.phase in OVER
+    quiet = now - reported > (SILENT if heartbeat else FIRST_WORD)
     if after is None and not (over or quiet or stopped):
         return _Run(name, start, now, now)
     # Silent but not reported lost: unknown.
@@ -176,13 +176,13 @@ def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now:
 
 def _saved(start: Start, reported: float) -> float:
     """Return until when the work of a start that did not end well is saved in the bucket."""
-    beat = start.beat
-    if beat is None or beat.step is None or beat.committed_step is None:
+    heartbeat = start.heartbeat
+    if heartbeat is None or heartbeat.step is None or heartbeat.committed_step is None:
         return start.at
-    if beat.committed_step >= beat.step:
+    if heartbeat.committed_step >= heartbeat.step:
         return reported
     # A machine's own clock may be wrong: no save is later than the heartbeat that reports it.
-    return min(reported, max(start.at, beat.committed_at or start.at))
+    return min(reported, max(start.at, heartbeat.committed_at or start.at))
 
 
 def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeUseSpan]:

@@ -83,9 +83,11 @@ def situation(spec: Spec, world: World, record: Record) -> Situation | None:
     mode = (
         Mode.WAIT if node is None or waits else Mode.ON_DEMAND if _is_on_demand(record, node) else Mode.SPOT
     )
-    beats = world.known_heartbeats if node is not None else ()
-    at = min((beat.step or 0 for beat in beats), default=0)
-    works = bool(beats) and all("first_step" in beat.timings or beat.step for beat in beats)
+    heartbeats = world.known_heartbeats if node is not None else ()
+    at = min((heartbeat.step or 0 for heartbeat in heartbeats), default=0)
+    works = bool(heartbeats) and all(
+        "first_step" in heartbeat.timings or heartbeat.step for heartbeat in heartbeats
+    )
     return Situation(
         now=world.observed_at,
         began=record.started_at,
