@@ -50,7 +50,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-135": (UsageError, "a port of this computer is taken"),
     "TPU-136": (
         UsageError,
-        "the VM cannot run the loop: there is no VM, or it was created without the scope",
+        "the VM cannot run the loop: there is no VM, or it was created without the scope cloud-platform",
     ),
     "TPU-137": (UsageError, "this computer knows no such deployment, or several"),
     "TPU-138": (UsageError, "an optional part of tpuctl is not installed"),

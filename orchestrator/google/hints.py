@@ -151,6 +151,6 @@ def _comparison(accelerator_type: str, zone: str, limit: int) -> str:
         return ""
     asked = f"you requested {wanted.counted} {quota.unit}, the limit is {limit}"
     if wanted.counted <= limit:
-        return f"{asked}: other TPUs use the rest"
+        return f"{asked}: other TPUs use too much of it"
     smaller = catalog.within_quota(accelerator_type, zone, limit)
     return f"{asked}: {smaller} would fit (tpu.type)" if smaller else asked

@@ -209,7 +209,7 @@ def test_a_refusal_for_quota_compares_and_names_the_type_that_would_fit():
     lab.nodes.create(a_node(type="v5litepod-4"))
     with pytest.raises(QuotaError) as full:
         lab.nodes.create(a_node(name="demo-tpu-g4", type="v5litepod-4"))
-    assert "you requested 4 chips, the limit is 4: other TPUs use the rest; " in full.value.hint
+    assert "you requested 4 chips, the limit is 4: other TPUs use too much of it; " in full.value.hint
 
 
 def test_a_slice_counts_against_the_quota_for_training():

@@ -251,3 +251,13 @@ def test_status_after_down_says_that_the_checkpoint_is_still_there(cloud, user):
     assert f"checkpoint   step {step}, in the bucket" in user.run("status").out.splitlines()
     user.run("down", "--delete-data", "--yes")
     assert user.run("status", "--json").document["checkpoint_step"] is None
+
+
+def test_a_report_among_the_code_is_no_new_code(cloud, user):
+    """Whoever looks at a report restarts nothing, whatever the page is called."""
+    user.up()
+    cloud.wait(300)
+    assert user.run("report", "--output", str(user.folder / "src" / "r.html")).code == 0
+    assert user.run("plan", "--detailed-exitcode").code == 0
+    user.write("page.html", "<html></html>")
+    assert user.run("plan", "--detailed-exitcode").code == 2

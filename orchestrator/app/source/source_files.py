@@ -23,6 +23,8 @@ PLAN = b'{"tpuctl_plan":'
 """The first bytes of a file from `tpuctl plan --output FILE`. Such a file would change the bundle it describes."""
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
 """Suffixes of files that may be a saved plan, and are opened to check it."""
+REPORT = b'<meta name="generator" content="tpuctl report">'
+"""Near the start of a page from `tpuctl report`: whoever looks at one must not restart the job by it."""
 _NOTHING = "nothing was sent"
 
 
@@ -174,7 +176,7 @@ def _walk(
             continue
         if is_folder and (Path(item.path) / FETCHED).is_file():
             continue  # A model that `tpuctl fetch` downloaded is no code.
-        if not is_folder and is_plan(Path(item.path)):
+        if not is_folder and _is_output(Path(item.path)):
             continue
         try:
             entry = _entry(root, Path(item.path), path, item.stat(follow_symlinks=False))
@@ -186,13 +188,14 @@ def _walk(
             _walk(root, Path(item.path), path + "/", inner, into, with_excluded=with_excluded)
 
 
-def is_plan(file: Path) -> bool:
-    """Return whether *file* was written by `tpuctl plan --output FILE`."""
-    if file.suffix not in PLAN_NAMES or file.is_symlink() or not file.is_file():
+def _is_output(file: Path) -> bool:
+    """Return whether *file* was written by `tpuctl plan` or `tpuctl report` with --output FILE."""
+    if file.suffix not in (*PLAN_NAMES, ".html") or file.is_symlink() or not file.is_file():
         return False
     try:
         with file.open("rb") as opened:
-            return opened.read(len(PLAN)) == PLAN
+            head = opened.read(256)
+        return REPORT in head if file.suffix == ".html" else head.startswith(PLAN)
     except OSError:
         return False  # An unreadable file is reported by the sent_files itself.
 
