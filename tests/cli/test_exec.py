@@ -119,7 +119,7 @@ def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monk
     assert code == 1
     for part in (
         "there is no no-such-file in",
-        "back.bin is as it was",
+        "back.bin is unchanged",
         "see what is there: tpuctl exec -- ls",
     ):
         assert part in " ".join(err.split()), part

@@ -24,7 +24,7 @@ PLAN = b'{"tpuctl_plan":'
 PLAN_NAMES = ("", ".json", ".plan", ".tpuplan")
 """Suffixes of files that may be a saved plan, and are opened to check it."""
 REPORT = b'<meta name="generator" content="tpuctl report">'
-"""Near the start of a page from `tpuctl report`: whoever looks at one must not restart the job by it."""
+"""Near the start of a page that `tpuctl report` wrote: such a page is no new code of the job."""
 _NOTHING = "nothing was sent"
 
 
