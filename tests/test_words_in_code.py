@@ -204,7 +204,7 @@ OF_TRAINING = {
     for file in (
         "advice/rehearsal/run", "advice/rehearsal/verdict", "agent/telemetry/progress", "app/api",
         "contract/printed/choose", "contract/printed/readers", "domain/observation", "domain/spec", "domain/status",
-        "app/status/text", "engine/publish/published_status", "report/curve_points", "report/page",
+        "app/status/text", "engine/publish/publisher", "report/curve_points", "report/page",
         "report/summary",
     )
 }  # fmt: skip

@@ -58,6 +58,8 @@ NAMES = {
     "steps_redone_at_least": "steps_redone_is_least",
     "steps_redone_at_most": "upper_steps_redone",
     "saves_stopped": "save_pauses_s",
+    "advice": "hints",
+    "you": "hint",
     "missing": "quota_missing, nodes_not_up",
     "nodes_missing": "quota_missing",
     "ready": "nodes_up; READY is Google's state of a TPU",

@@ -17,8 +17,8 @@ from orchestrator.agent.agent import Agent
 from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.fleet.share import follow
 from orchestrator.agent.fleet.task import run_task
+from orchestrator.agent.fleet.task_part import follow
 from orchestrator.agent.job_shell import enter_job_folder, shell_argv
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine import apt, ray
@@ -59,7 +59,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     inside.add_argument("line", nargs="*", help="a line to run there instead; write -- before it")
     commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
     commands.add_parser("task", help="run one task of a fleet's job; Slurm starts it")
-    commands.add_parser("follow", help="run this node's shares of tasks that began on other machines")
+    commands.add_parser("follow", help="run this node's parts of tasks that began on other machines")
     commands.add_parser("apt", help="wait for the lock of apt's lists, then run apt-get or apt")
     words = sys.argv[1:] if argv is None else argv
     try:

@@ -66,16 +66,17 @@ class JobProgress:
     """
     The job's progress by its slowest worker; None for what the job has not reported.
 
-    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *seconds_remaining* the time
-    until the last step; *phase* is a word such as setup, restore, run or done.
+    *incarnation* is the number of the TPU, *usd* an estimate of the cost so far, *eta_s* the seconds
+    until the last step, *checkpoint_step* the step of the last checkpoint; *phase* is a word such as setup,
+    restore, run or done.
     """
 
     incarnation: int
     phase: str
     step: int | None
     loss: float | None
-    checkpoint: int | None
-    seconds_remaining: float | None
+    checkpoint_step: int | None
+    eta_s: float | None
     usd: float
 
 

@@ -12,7 +12,7 @@ from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.app.this_computer.holder import process_ended
-from orchestrator.engine.publish.published_copy import published_here
+from orchestrator.engine.publish.published_status import published_here
 
 JOURNAL_BYTES = 64 << 10
 """Bytes that are read from the end of the local journal."""

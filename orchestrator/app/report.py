@@ -22,7 +22,7 @@ from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.job_logs import JobLog, LogTail
 from orchestrator.engine.publish.event_log import read_events
-from orchestrator.engine.publish.published_status import Point, read_curve
+from orchestrator.engine.publish.publisher import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval

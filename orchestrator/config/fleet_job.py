@@ -36,7 +36,7 @@ _INTO = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\.csv")
 @dataclass(frozen=True)
 class JobFile:
     """
-    A job as its file describes it; *parameters* has the variables of each task.
+    A job as its file describes it; *parameters* has those of each task.
 
     *collect* names small files of each task, whose values go *into* a table of that name. *after* maps the
     jobs to wait for to `ok` (they must succeed) or `any`. *slices* is the smallest and the largest number of
@@ -154,7 +154,9 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
     values = {}
     for key, given in matrix.items():
         if not _VARIABLE.fullmatch(str(key)):
-            _add_finding(document, "matrix", f"{key!r} cannot name a variable", "use letters, digits and '_'")
+            _add_finding(
+                document, "matrix", f"{key!r} cannot name a parameter", "use letters, digits and '_'"
+            )
         found = _RANGE.fullmatch(given) if isinstance(given, str) else None
         listed = range(int(found[1]), int(found[2]) + 1) if found else given
         if (
@@ -175,7 +177,7 @@ def _combined(document: Document, matrix: Any) -> tuple[Mapping[str, str], ...]:
 
 
 def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, str], ...]:
-    """Return one task for each row of a CSV file, whose first row has the names of the variables."""
+    """Return one task for each row of a CSV file, whose first row has the names of the parameters."""
     if not isinstance(given, str) or not given.endswith(".csv"):
         _add_finding(
             document, "list", "names no CSV file", "for example list: sweep.csv, beside the job's file"
@@ -199,7 +201,7 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
                 for message, hint in _bad_names(names):
                     wrong(rows.line_num, message, hint)
             elif len(row) != len(names):
-                what = f"has {len(row)} values for {len(names)} variables"
+                what = f"has {len(row)} values for {len(names)} parameters"
                 wrong(rows.line_num, what, f"the first row has {', '.join(names)}")
             else:
                 found.append(dict(zip(names, cells, strict=True)))
@@ -213,9 +215,9 @@ def _listed(document: Document, given: Any, folder: Path) -> tuple[Mapping[str, 
 def _bad_names(names: Sequence[str]) -> Iterator[tuple[str, str]]:
     for name in dict.fromkeys(names):
         if not _VARIABLE.fullmatch(name):
-            yield f"{name!r} cannot name a variable", "use letters, digits and '_'"
+            yield f"{name!r} cannot name a parameter", "use letters, digits and '_'"
         if names.count(name) > 1:
-            yield f"{name} is there twice", "each column has its own variable"
+            yield f"{name} is there twice", "each column has its own parameter"
 
 
 def _collected(document: Document) -> tuple[tuple[str, ...], str]:

@@ -53,14 +53,14 @@ def results_table(
     taken = {number, *parameters, *own.values()}
     collected: dict[str, None] = {}
     rows: list[dict[str, Value]] = []
-    for task, variables in enumerate(job.submission.parameters):
+    for task, of_task in enumerate(job.submission.parameters):
         (step, loss), amount = job.progress(task), costs.tasks.get((job.submission.name, task), Amount())
         values: dict[str, Value] = {
             "state": state_of(job, task, at_work).value, "restarts": job.restarts(task),
             "steps_redone": steps_redone(job, task), "node_seconds": round(amount.seconds, 1),
             "usd": round(amount.usd, 6), "step": step, "loss": loss,
         }  # fmt: skip
-        row: dict[str, Value] = {number: task, **variables, **{own[k]: v for k, v in values.items()}}
+        row: dict[str, Value] = {number: task, **of_task, **{own[k]: v for k, v in values.items()}}
         for file, data in files.get(task, {}).items():
             stem = file.rpartition("/")[2].rpartition(".")[0]
             for name, value in values_in(file, data).items():

@@ -242,9 +242,9 @@ def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     """With a watcher the next look is at most a poll away."""
     watched = part("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
-    assert watched.you == ""
+    assert watched.hint == ""
     alone = part("TPU", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
-    assert (alone.when, alone.you) == (None, "tpuctl watch")
+    assert (alone.when, alone.hint) == (None, "tpuctl watch")
 
 
 def test_the_time_of_the_next_try_is_that_of_the_gate():
@@ -322,7 +322,7 @@ def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
     reported = part("deployment", explain(observed(record(bundle=""))))
     assert [e.message.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
-    assert "tpuctl down" in reported.you
+    assert "tpuctl down" in reported.hint
 
 
 def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
@@ -332,10 +332,10 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     found = part("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
     assert found.rule is LoopRule.REFUSED_WAIT
     assert found.message.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
-    assert (found.next, found.you) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
+    assert (found.next, found.hint) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
     assert found.when == NOW + 5, "as the sentence says, not a poll later"
     alone = observed(was, wants=ONE_ZONE, watcher=None, **lately(NodeState.DELETING))
-    assert part("TPU", explain(alone)).you == "tpuctl watch"
+    assert part("TPU", explain(alone)).hint == "tpuctl watch"
 
 
 def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
@@ -349,7 +349,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
         LoopRule.REFUSED_WAIT,
         "the old TPU held the quota in us-central1-a until it was deleted",
     )
-    assert (found.next, found.you) == ("ask again in us-central1-a", "nothing; that is an ordinary wait")
+    assert (found.next, found.hint) == ("ask again in us-central1-a", "nothing; that is an ordinary wait")
     assert found.when == pytest.approx(NOW + shown.plan.wake_in)
     assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
     texts = [one.message for one in found.evidence]
@@ -358,7 +358,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
     refused = part("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
-    assert refused.you == "request more"
+    assert refused.hint == "request more"
     assert refused.when == found.when, "the loop wakes when the wait is over"
 
 
@@ -377,7 +377,7 @@ def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     console = Console(width=80, record=True, file=StringIO())
     found = explain(observed(watcher=None))
     # Its VM differs from the file here, which is a remark of its own.
-    found = replace(found, parts=tuple(replace(one, you="" if one.ok else one.you) for one in found.parts))
+    found = replace(found, parts=tuple(replace(one, hint="" if one.ok else one.hint) for one in found.parts))
     render(found, console)
     lines = console.export_text().splitlines()
     assert len(lines) < 24, lines

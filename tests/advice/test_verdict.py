@@ -54,7 +54,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
     assert found.result is RehearsalResult.PASS
     assert verdict_lines(found)[1] == "PASS: job recovered from 1 of 1 faults"
     assert (found.recoveries[0].steps_redone, found.recoveries[0].total_s) == (10, 5.0)
-    assert found.advice == ()
+    assert found.hints == ()
 
 
 def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
@@ -63,7 +63,7 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
-    assert any("ignores its checkpoint" in text for text in found.advice)
+    assert any("ignores its checkpoint" in text for text in found.hints)
 
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
@@ -76,7 +76,7 @@ def test_a_job_that_had_saved_nothing_does_not_recover():
     fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
     found = verdict([beat(1, 60), beat(2, 100)], (fault,))
     assert not found.survives
-    assert found.advice == (
+    assert found.hints == (
         "save earlier and more often: TPU #1 was lost before the first checkpoint was complete",
     )
 
@@ -88,7 +88,7 @@ def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_ea
         [beat(1, 60), beat(2, 100, 60)], (fault,), checkpoints=(RunCheckpoint(60, 1), RunCheckpoint(100, 2))
     )
     assert found.survives
-    assert found.advice == ()
+    assert found.hints == ()
 
 
 def test_a_machine_that_made_no_step_is_no_recovery():
@@ -105,7 +105,7 @@ def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
     found = verdict(GOOD, undisturbed=other)
     assert found.survives
     assert found.same_loss is False
-    (text,) = found.advice
+    (text,) = found.hints
     assert all(word in text for word in ("data order", "RNG state", "step counters"))
 
 
@@ -116,7 +116,7 @@ def test_the_last_step_of_equal_loss_is_named():
     )
     found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
     assert found.causes == (Cause.DIFFERENT,)
-    assert "the same up to step 50" in found.advice[0]
+    assert "the same up to step 50" in found.hints[0]
 
 
 def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
@@ -145,7 +145,7 @@ def test_faults_that_were_not_injected_prove_nothing():
     """The verdict says that a job is too short, and not that it recovers."""
     found = verdict(GOOD, missed=1)
     assert found.result is RehearsalResult.INCONCLUSIVE
-    assert "let it run longer" in found.advice[0]
+    assert "let it run longer" in found.hints[0]
     assert verdict_lines(found)[1] == "INCONCLUSIVE: the job ended after 1 of 2 faults"
 
 
@@ -156,7 +156,7 @@ def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
         found = verdict(beats, faults, checkpoints=(), missed=missed)
         assert found.result is RehearsalResult.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
-        (text,) = found.advice
+        (text,) = found.hints
         assert "job.checkpoint.format" in text
         assert "job.progress" in text
         assert "longer" not in text
@@ -229,7 +229,7 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].defect is ResumeDefect.COUNTS_AGAIN
     assert found.recoveries[0].message == "step 60 was restored, but its next saves are 30, 40"
-    assert any("your script restarts its step count after a resume" in text for text in found.advice)
+    assert any("your script restarts its step count after a resume" in text for text in found.hints)
 
 
 @pytest.mark.parametrize(("loss", "defect"), [(2.0, ResumeDefect.COUNTS_AGAIN), (9.0, ResumeDefect.IGNORED)])
@@ -302,7 +302,7 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
     failed = replace(beat(1, 14), phase=Phase.FAILED, exit_code=0)
     found = judge_crash(observed_run([failed], (), outcome=Outcome.FAILED))
     assert found.causes == (Cause.EARLY,)
-    assert "delete_checkpoint=False" in found.advice[0]
+    assert "delete_checkpoint=False" in found.hints[0]
 
 
 def test_a_job_whose_saves_no_format_reads_is_reported_at_once():

@@ -14,7 +14,7 @@ from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
 from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
-from orchestrator.agent.fleet.share import SHARE, SILENT, Share, Worker0
+from orchestrator.agent.fleet.task_part import SHARE, SILENT, TaskPart, Worker0
 from orchestrator.agent.parts import Parts
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
@@ -124,16 +124,16 @@ def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: Virtua
 def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
     """For machines that follow it: each report, by whatever clock of its machine, begins its time again."""
     machine = lab.machine()
-    share = Share("wide", "0", 1, 0, 1, "10.0.0.1", 1.0, 0.0)
-    lab.put(f"nodes/a/{SHARE}", share.stored().encode())
+    part = TaskPart("wide", "0", 1, 0, 1, "10.0.0.1", 1.0, 0.0)
+    lab.put(f"nodes/a/{SHARE}", part.stored().encode())
     worker0 = Worker0(machine.env, "nodes/a/", clock)
     for phase in ("boot", "run"):
         lab.put(f"{JOBS}wide/{TASKS}0/{heartbeat_name(1, 0)}", json.dumps({"phase": phase}).encode())
-        assert worker0.observe() == (share, "")
+        assert worker0.observe() == (part, "")
         clock.advance(SILENT)
-        assert worker0.observe() == (share, "")
+        assert worker0.observe() == (part, "")
     clock.advance(1.0)
-    assert worker0.observe() == (share, "silent")
+    assert worker0.observe() == (part, "silent")
 
 
 def test_caches_are_stored_a_minute_after_a_start_without_steps_and_then_rarely(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.agent.agent_lab import AgentLab, lines_of_the_job
-from tests.agent.test_share import TASK, Fleet, beats
+from tests.agent.test_task_part import TASK, Fleet, beats
 
 
 def ray(folder: Path) -> str:

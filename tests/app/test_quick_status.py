@@ -22,7 +22,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.units import Duration
-from orchestrator.engine.publish.published_status import Publisher
+from orchestrator.engine.publish.publisher import Publisher
 from orchestrator.engine.records.record_format import encode
 from tests.cli.cli_kit import environment, here
 from tests.cli.test_main import HEAVY

@@ -17,8 +17,8 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified, with_che
 from orchestrator.domain.lease import Holder
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.publish.published_copy import published_here
-from orchestrator.engine.publish.published_status import CURVE_HERE, Publisher, read_curve
+from orchestrator.engine.publish.published_status import published_here
+from orchestrator.engine.publish.publisher import CURVE_HERE, Publisher, read_curve
 from tests.cli.test_status_view import body, worker
 from tests.kit.user import Process, User
 

@@ -87,7 +87,7 @@ def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
     found = verdict(done)
     assert not found["survives"]
     assert found["done"]
-    assert any("ignores its checkpoint" in text for text in found["advice"])
+    assert any("ignores its checkpoint" in text for text in found["hints"])
 
 
 def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_their_bytes(stage):

@@ -17,7 +17,7 @@ from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud import metadata, storage
 from orchestrator.agent.cloud.transport import Reply
 from orchestrator.agent.fleet import task as agent_task
-from orchestrator.agent.fleet.share import bucket_of
+from orchestrator.agent.fleet.task_part import bucket_of
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse_name
 from orchestrator.contract.bucket.object_names import BUNDLES, CHECKPOINTS, ENDS, JOBS, TASKS

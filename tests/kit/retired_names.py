@@ -94,5 +94,9 @@ RETIRED = {
     "steps_redone_at_most": "upper_steps_redone",
     "nodes_missing": "nodes_waited_for (by tasks), quota_missing, nodes_not_up",
     "is_up": "exists, has_machine (a node)",
+    "PublishedCopy": "StatusHere",
+    "Share": "TaskPart (of a fleet's task), BarAt (of a bar); a share is a user's weight in Slurm",
+    "advice_of": "hint_for",
+    "you": "hint",
 }
 """Of classes, functions, arguments and fields."""

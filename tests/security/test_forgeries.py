@@ -28,7 +28,7 @@ from orchestrator.engine.bucket.heartbeats import (
 )
 from orchestrator.engine.bucket.race_claim import read_claim
 from orchestrator.engine.loop.wake_object import WakeObject
-from orchestrator.engine.publish.published_status import read_curve
+from orchestrator.engine.publish.publisher import read_curve
 from orchestrator.engine.reconcile import reconciler
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record

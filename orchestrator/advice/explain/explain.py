@@ -79,9 +79,11 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
     record, plan = facts.record, facts.plan
     if not record.job.bundle:
         leftovers = _leftovers(facts)
-        you = "`tpuctl down` deletes what is left" if leftovers else _go_on(facts)
+        hint = "`tpuctl down` deletes what is left" if leftovers else _go_on(facts)
         message = _not_up_message(facts)
-        return ExplainedPart("deployment", facts.state.phrase, message, LoopRule.END_DOWN, leftovers, you=you)
+        return ExplainedPart(
+            "deployment", facts.state.phrase, message, LoopRule.END_DOWN, leftovers, hint=hint
+        )
     outcome = plan.outcome
     if outcome is not None:
         evidence = (_end_evidence(facts, outcome), *_limits(facts))
@@ -215,9 +217,9 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     state = ended if phases else _without_report(facts)
     if decision.changes:
         message, nexts = decision.changes[0].message, changes_text(decision.changes)
-        you = "" if next_pass(facts) else "tpuctl watch"
+        hint = "" if next_pass(facts) else "tpuctl watch"
         return ExplainedPart(
-            "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
+            "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
     lying = uncommitted(heartbeats)
     if decision.settled and lying is not None:
@@ -245,14 +247,14 @@ def _waits(
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "TPU first found READY"), *evidence)
-    you = "`tpuctl logs -f` shows what the machine does"
+    hint = "`tpuctl logs -f` shows what the machine does"
     if facts.world.known_heartbeats:
         nexts, when = "look again", next_pass(facts, decision)
     else:
         nexts = "a check over SSH, if no worker has reported until then"
         here = current_node(facts.world, facts.record) is not None
         when = ready + BOOT_GRACE if here and ready is not None else None
-    return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, when, you)
+    return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, when, hint)
 
 
 def _runs(heartbeats: tuple[Heartbeat, ...]) -> str:
@@ -283,7 +285,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             message,
             LoopRule.WATCHER_NONE,
             next="nothing",
-            you=f"tpuctl watch{where}",
+            hint=f"tpuctl watch{where}",
         )
     held = f"`tpuctl {watcher.command}` of {watcher.who} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
@@ -296,7 +298,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
             LoopRule.WATCHER_LEASE_EXPIRED,
             evidence,
             "nothing",
-            you=f"tpuctl watch{where}",
+            hint=f"tpuctl watch{where}",
         )
     message = f"`tpuctl {watcher.command}` works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.on == "vm" else "at work"

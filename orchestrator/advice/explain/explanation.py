@@ -65,7 +65,7 @@ class ExplainedPart:
     Explain one resource; *ok* says that it needs no attention.
 
     *rule* is the one that decided. *when* is the time of the next step in seconds since the epoch,
-    None if not known or if nothing follows; *you* is what a person can do.
+    None if not known or if nothing follows; *hint* is what a person can do.
     """
 
     what: str
@@ -75,7 +75,7 @@ class ExplainedPart:
     evidence: tuple[Evidence, ...] = ()
     next: str = ""
     when: float | None = None
-    you: str = ""
+    hint: str = ""
     ok: bool = False
 
 

@@ -47,9 +47,9 @@ LAST_REFUSALS = 3
 def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> ExplainedPart:
     """Explain why the state of a resource is Unknown, and what that means for the next pass."""
     evidence = (Evidence("cloud", facts.world.observed_at, observed.message),)
-    you = observed.hint or "nothing; it is checked again"
+    hint = observed.hint or "nothing; it is checked again"
     return ExplainedPart(
-        what, "unknown", observed.message, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), you
+        what, "unknown", observed.message, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), hint
     )  # fmt: skip
 
 
@@ -66,8 +66,8 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
-        you = "`tpuctl down --delete-data`, then `tpuctl up`, to start over"
-        return ExplainedPart("bucket", "gone", decision.waiting, decision.rule, gone, you=you)
+        hint = "`tpuctl down --delete-data`, then `tpuctl up`, to start over"
+        return ExplainedPart("bucket", "gone", decision.waiting, decision.rule, gone, hint=hint)
     return _explained_request("bucket", "absent", decision, facts, Kind.BUCKET, asked)
 
 
@@ -85,7 +85,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
     state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedPart(
-            "VM", state.value, "it runs", decision.rule, evidence[:1], you=_differing(facts), ok=True
+            "VM", state.value, "it runs", decision.rule, evidence[:1], hint=_differing(facts), ok=True
         )
     return _explained_request("VM", state.value, decision, facts, Kind.VM, evidence)
 
@@ -166,14 +166,14 @@ def _explained_request(
     if refused and decision.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
         return _refused(what, state, facts, kind, decision, refused, evidence)
     if decision.changes:
-        nexts, you = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
+        nexts, hint = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
         return ExplainedPart(
-            what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
+            what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
-    you = "" if next_pass(facts) else "tpuctl watch"
+    hint = "" if next_pass(facts) else "tpuctl watch"
     nexts = decision.waiting or "check again"
     return ExplainedPart(
-        what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), you
+        what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
     )
 
 
@@ -200,8 +200,8 @@ def _refused(
     final, last, count = hopeless(facts.record), refused[-1], len(refused)
     message = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
-        you = final.hint or "fix the cause, then run: tpuctl up"
-        return ExplainedPart(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, you)
+        hint = final.hint or "fix the cause, then run: tpuctl up"
+        return ExplainedPart(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint)
     world = facts.world
     zone = last.zone
     if kind is Kind.NODE:
@@ -222,13 +222,13 @@ def _refused(
                 else f"the old TPU held the quota in {zone} until it was deleted"
             )
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
-            you = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
+            hint = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
             return ExplainedPart(
-                what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), you
+                what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), hint
             )
-    you = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
+    hint = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts, decision) or 0.0) if next_pass(facts) else None
-    return ExplainedPart(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, you)
+    return ExplainedPart(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, hint)

@@ -91,7 +91,7 @@ class RehearsalVerdict:
     crash: Crash | None = None
     bytes: Comparison | None = None
     divergence: Divergence | None = None
-    advice: tuple[str, ...] = field(default=())
+    hints: tuple[str, ...] = field(default=())
 
     @property
     def survives(self) -> bool:
@@ -146,7 +146,7 @@ class RehearsalVerdict:
             "missed": self.missed,
             "failure": crash,
             "causes": [cause.value for cause in self.causes],
-            "advice": list(self.advice),
+            "hints": list(self.hints),
         }
 
 
@@ -177,7 +177,7 @@ def judge(disturbed: ObservedRun, undisturbed: ObservedRun | None, missed: int =
         bytes=compared,
         divergence=divergence,
     )
-    return _with_advice(found, disturbed)
+    return _with_hints(found, disturbed)
 
 
 def judge_crash(undisturbed: ObservedRun) -> RehearsalVerdict:
@@ -195,15 +195,15 @@ def judge_crash(undisturbed: ObservedRun) -> RehearsalVerdict:
         silent=undisturbed.silent,
         crash=crash,
     )
-    return _with_advice(found, undisturbed)
+    return _with_hints(found, undisturbed)
 
 
-def _with_advice(found: RehearsalVerdict, run: ObservedRun) -> RehearsalVerdict:
+def _with_hints(found: RehearsalVerdict, run: ObservedRun) -> RehearsalVerdict:
     causes = tuple(_causes(found, run))
     same_until = found.divergence.step if found.divergence else None
     unsaved = _unsaved(found, run)
-    advice = tuple(advice_of(cause, same_until, unsaved) for cause in causes)
-    values = {**found.__dict__, "causes": causes, "advice": advice}
+    hints = tuple(hint_for(cause, same_until, unsaved) for cause in causes)
+    values = {**found.__dict__, "causes": causes, "hints": hints}
     return RehearsalVerdict(**values)
 
 
@@ -312,7 +312,7 @@ _TEXTS = {
 }
 
 
-def advice_of(cause: Cause, same_until: int | None = None, unsaved: tuple[int, ...] = ()) -> str:
+def hint_for(cause: Cause, same_until: int | None = None, unsaved: tuple[int, ...] = ()) -> str:
     """
     Return what to do.
 

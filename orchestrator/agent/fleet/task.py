@@ -22,7 +22,7 @@ from typing import IO, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
 from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.fleet.share import (
+from orchestrator.agent.fleet.task_part import (
     NODE_FOLDER,
     Worker0,
     bucket_of,
@@ -99,34 +99,34 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
     number = environ["TPUCTL_TASK"]
     settings = read_settings(dict(environ, TPUCTL_INCARNATION="0"))
     job, own = (bucket_of(environ, environ[key]) for key in ("TPUCTL_JOB_PREFIX", "TPUCTL_PREFIX"))
-    share = given(environ)
-    lock = _alone(settings.layout, patient=share is None)
+    part = given(environ)
+    lock = _alone(settings.layout, patient=part is None)
     if lock is None:
         return AGAIN
     _end_the_others(settings.layout)
     try:
-        if share is None:
+        if part is None:
             ended = [name.rpartition(".")[2] for name in job.list(f"{ENDS}{number}.")]
             if ended:
                 say(f"task {number} has ended before: {ended[0]}")
                 return min(_STATUS.get(phase, 0) for phase in ended)
             at = time.time()
             start = claim(own, environ)
-            share, follows = give_out(environ, settings, start, at), False
+            part, follows = give_out(environ, settings, start, at), False
             # For people: a list of these objects shows what ran when and where, and so what it has cost.
             for node in nodes_of(environ):
                 job.write(f"{STARTS}{number}.{start}.{node}", b"", None)
         else:
-            start, follows = share.start, True
+            start, follows = part.start, True
         _prepare(settings.layout, {"task": number, "incarnation": start})
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
         say(f"task {number} cannot begin yet: {error}")
         return AGAIN
     if follows:
-        leave_with(Worker0(environ, environ[NODE_FOLDER]), share, settings.poll)
+        leave_with(Worker0(environ, environ[NODE_FOLDER]), part, settings.poll)
     before = _files(settings, environ)
-    own_environ = {"TPUCTL_LEASE_SECONDS": str(LEASE), **environ, **share.variables(environ)}
+    own_environ = {"TPUCTL_LEASE_SECONDS": str(LEASE), **environ, **part.variables(environ)}
     return Begun(number, start, follows, settings, own_environ, job, before, lock)
 
 

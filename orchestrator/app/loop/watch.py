@@ -23,7 +23,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop.loop import Loop, Passes, Pause, run
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome
-from orchestrator.engine.publish.published_status import Publisher
+from orchestrator.engine.publish.publisher import Publisher
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
 

@@ -28,8 +28,8 @@ from orchestrator.domain.status import (
 )
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.lease.lease_release import current
-from orchestrator.engine.publish.published_copy import Snapshot, published_here
-from orchestrator.engine.publish.published_status import published
+from orchestrator.engine.publish.published_status import PublishedStatus, published_here
+from orchestrator.engine.publish.publisher import published_in_bucket
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
@@ -87,20 +87,20 @@ def open_for_status(choice: Choice, name: str | None, reporter: Reporter) -> Ses
 def newest(session: Session, *, fresh: bool = False) -> DeploymentStatus:
     """Return the status published by the watcher, else that from the cloud; *fresh* asks the cloud."""
     # A published status costs one read; the cloud costs a call for each zone and resource.
-    found = None if fresh else published_status(session)
+    found = None if fresh else find_published(session)
     if found is not None:
         return aged_status(found)
     session.records.load()
     return status_now(session)
 
 
-def published_status(session: Session) -> Snapshot | None:
+def find_published(session: Session) -> PublishedStatus | None:
     """Return the newest status of a loop here, else of one elsewhere; None without a loop."""
     found = published_here(session.folder, session.clock.now(), process_ended)
     if found is not None:
         return found
     try:
-        return published(session.store, session.clock.now(), process_ended, session.key)
+        return published_in_bucket(session.store, session.clock.now(), process_ended, session.key)
     except TpuctlError:
         return None  # Ask the cloud next, which reports the error.
 

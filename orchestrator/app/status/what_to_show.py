@@ -22,7 +22,7 @@ class StatusFlags:
 
 
 @dataclass(frozen=True)
-class PublishedCopy:
+class StatusHere:
     """Show what a watcher of this computer has published; the cloud need not be asked."""
 
     status: DeploymentStatus
@@ -40,7 +40,7 @@ class OneDeployment:
     follow: bool
 
 
-Shown = PublishedCopy | AllDeployments | OneDeployment
+Shown = StatusHere | AllDeployments | OneDeployment
 
 
 def what_to_show(choice: Choice, name: str | None, flags: StatusFlags) -> Shown:
@@ -51,7 +51,7 @@ def what_to_show(choice: Choice, name: str | None, flags: StatusFlags) -> Shown:
     asks_cloud = flags.watch or flags.fresh or choice.settings
     found = None if asks_cloud else published_on(choice.cloud, choice.file, name)
     if found is not None:
-        return PublishedCopy(aged_status(found))
+        return StatusHere(aged_status(found))
     return AllDeployments() if name is None and means_all(choice) else OneDeployment(flags.watch)
 
 

@@ -20,7 +20,7 @@ from orchestrator.config.find import find
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentStatus, StatusSource
 from orchestrator.domain.text.units import Duration
-from orchestrator.engine.publish.published_copy import Snapshot, published_here
+from orchestrator.engine.publish.published_status import PublishedStatus, published_here
 from orchestrator.errors import UsageError
 
 MARK = "file-mark"
@@ -41,7 +41,7 @@ def keep_mark(cloud: str, project: str | None, file: Path, folder: Path) -> None
             place.write_text(wanted)
 
 
-def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | None:
+def published_on(cloud: str, file: Path | None, name: str | None) -> PublishedStatus | None:
     """Return what a watcher of this computer has published; None if the cloud must be asked."""
     known = known_files(cloud)
     folder = _named(known, name) if name else _of_file(known, file)
@@ -53,7 +53,7 @@ def published_on(cloud: str, file: Path | None, name: str | None) -> Snapshot | 
     return found
 
 
-def aged_status(found: Snapshot) -> DeploymentStatus:
+def aged_status(found: PublishedStatus) -> DeploymentStatus:
     """Return a published status with its age and source."""
     watcher = found.status.watcher
     on_vm = watcher is not None and watcher.on == "vm"

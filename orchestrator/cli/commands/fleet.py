@@ -190,9 +190,9 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
 
 @command.command("cost", cls=Command)
 @deployment_options
-@click.option("--by", type=click.Choice(["job", "user"]), default="job", help="Whose shares to show.")
+@click.option("--by", type=click.Choice(["job", "user"]), default="job", help="Whose costs to show.")
 def cost(choice: Choice, by: str) -> None:
-    """Show what the fleet has cost: each job's share, idle time, and the VM. The shares add up to 100 %."""
+    """Show what the fleet has cost: each job's cost, idle time, and the VM. The fractions add up to 100 %."""
     from orchestrator.app.fleet.usage import fleet_usage
     from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter

@@ -31,11 +31,11 @@ def command(
     `status --all -w` on a terminal has keys: arrows select, Enter shows the details, s sorts by the next column,
     r reverses the order, q ends it.
     """
-    from orchestrator.app.status.what_to_show import AllDeployments, PublishedCopy, StatusFlags, what_to_show
+    from orchestrator.app.status.what_to_show import AllDeployments, StatusFlags, StatusHere, what_to_show
     from orchestrator.cli.views import status as view
 
     shown = what_to_show(choice, name, StatusFlags(watch, everything, wide, fresh))
-    if isinstance(shown, PublishedCopy):
+    if isinstance(shown, StatusHere):
         view.show(shown.status, unbilled=choice.cloud == "local", wide=wide, as_json=choice.as_json)
         return
     # Imported late, since these modules are slow to import and a published status needs none of them.

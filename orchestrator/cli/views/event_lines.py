@@ -48,7 +48,7 @@ REMINDER = 300.0
 """Seconds after which a continuing wait is reported again, without a live line."""
 
 
-Share: TypeAlias = Callable[[float], tuple[float, str] | None]
+BarAt: TypeAlias = Callable[[float], tuple[float, str] | None]
 """Returns the share done and the text beside the bar at a time; None without a bar."""
 
 
@@ -83,7 +83,7 @@ class EventPrinter(Reporter):
         self._shown_at = 0.0
         self._line: LiveLine | None = None
         self._now = ""
-        self._share: Share = _no_share
+        self._share: BarAt = _no_share
         self._heartbeat_at: float | None = None
         self._shorter: Sequence[str] = ()
         self._waits: dict[tuple[str, str], _Shown] = {}
@@ -173,7 +173,7 @@ class EventPrinter(Reporter):
         return False
 
     def now(
-        self, text: str, heartbeat_at: float | None = None, share: Share | None = None,
+        self, text: str, heartbeat_at: float | None = None, share: BarAt | None = None,
         shorter: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """

@@ -44,7 +44,7 @@ def render(found: Explanation, console: Console) -> None:
 
 def _is_settled(part: ExplainedPart) -> bool:
     """Return whether a part is as it should be and nothing comes next: what was seen says it all."""
-    return part.ok and bool(part.evidence) and part.next in NO_STEP and not part.you
+    return part.ok and bool(part.evidence) and part.next in NO_STEP and not part.hint
 
 
 def _rows(
@@ -57,7 +57,7 @@ def _rows(
     when = _when(part, found.observed_at)
     # "next nothing" would say nothing: what a person can do is in the next row.
     rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next not in NO_STEP else []
-    rows += [("do", part.you)] if part.you else []
+    rows += [("do", part.hint)] if part.hint else []
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=6)
     table.add_column(overflow="fold")

@@ -221,7 +221,7 @@ KINDS: Mapping[str, Any] = {
         "parts": [{
             "what": str, "state": str, "message": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "message": str}],
-            "next": str, "when": maybe(float), "you": str, "ok": bool,
+            "next": str, "when": maybe(float), "hint": str, "ok": bool,
         }],
     },
     "cost": {
@@ -271,7 +271,7 @@ KINDS: Mapping[str, Any] = {
     "tunnel": {"service": str, "url": str, "port": int, "on": str},
     "rehearsal": {
         "done": bool, "recoveries": [_RECOVERY_VERDICT], "same_loss": maybe(bool), "loss": maybe(float),
-        "undisturbed_loss": maybe(float), "torn": int, "longer_s": maybe(float), "advice": [str],
+        "undisturbed_loss": maybe(float), "torn": int, "longer_s": maybe(float), "hints": [str],
         "missed": int, "survives": bool, "verdict": str, "same_checkpoint": maybe(bool), "causes": [str],
         "checkpoint": maybe({"step": int, "files_count": int, "differ": [str]}), "folder": maybe(str),
         "failure": maybe(

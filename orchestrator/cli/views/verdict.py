@@ -52,7 +52,7 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
     lines += _costs(verdict.recoveries)
     if verdict.longer_s is not None:
         lines.append(f"  longer than the undisturbed run by {verdict.longer_s:.0f} s")
-    return [*lines, *(f"  to do: {text}" for text in verdict.advice)]
+    return [*lines, *(f"  to do: {text}" for text in verdict.hints)]
 
 
 def fitted(lines: list[str], width: int) -> list[str]:

@@ -41,7 +41,7 @@ OPEN = (TaskState.RUNNING, TaskState.WAITING)
 @dataclass(frozen=True)
 class Submission:
     """
-    One job of a fleet as it was submitted; *parameters* has the variables of each task.
+    One job of a fleet as it was submitted; *parameters* has those of each task.
 
     *script* is what Slurm runs, *bundle* the sha256 of the code. *cancelled* are task numbers. *collect*
     names the files whose values become columns of the results table, *into* is the file to write the table
@@ -72,7 +72,7 @@ def task_folder(job: str, number: int) -> str:
 
 
 def grid(matrix: Mapping[str, Sequence[str]]) -> tuple[Mapping[str, str], ...]:
-    """Return the variables of each task: all combinations, the last parameter varying fastest."""
+    """Return the parameters of each task: all combinations, the last parameter varying fastest."""
     keys = list(matrix)
     return tuple(
         dict(zip(keys, values, strict=True)) for values in itertools.product(*(matrix[k] for k in keys))

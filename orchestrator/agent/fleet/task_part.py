@@ -1,7 +1,7 @@
 """
 Run one task on several machines: Slurm starts it on one of them, and the others follow.
 
-The machine that Slurm started, worker 0 of all, writes each node's share of the task into that node's folder.
+The machine that Slurm started, worker 0 of all, writes each node's part of the task into that node's folder.
 Every other machine reads it there, and runs the same agent with the same claim as long as worker 0 reports.
 """
 
@@ -31,7 +31,7 @@ from orchestrator.contract.replacing import write_atomically
 
 VARIABLE = "TPUCTL_SHARE"
 NODE_FOLDER = "TPUCTL_NODE_FOLDER"
-"""Set on machines that follow: the share, and their node's folder in the bucket."""
+"""Set on machines that follow: the part, and their node's folder in the bucket."""
 MEGASCALE_PORT = "8081"
 """Port of libtpu's coordinator of slices, as in Ray (ray.util.tpu) and GKE."""
 SILENT = 30.0
@@ -39,15 +39,15 @@ SILENT = 30.0
 FOLLOW = 2.0
 """Seconds at most between two checks for a task: a gang waits for its last machine to find it."""
 _KEYS = {"start": "incarnation"}
-"""Fields that have another key in the stored share."""
+"""Fields that have another key in the stored part."""
 STUCK = 120.0
 """Seconds after which an agent that was asked to end is killed; the next start clears what its job left."""
 
 
 @dataclass(frozen=True)
-class Share:
+class TaskPart:
     """
-    One node's share of a task: slice number *slice* of *slices*, from 0.
+    One node's part of a task: slice number *slice* of *slices*, from 0.
 
     *start* is the number of the task's start, claimed at *at*, *coordinator* the address of worker 0 of all.
     """
@@ -62,7 +62,7 @@ class Share:
     at: float
 
     def stored(self) -> str:
-        """Return the share as the node's folder holds it."""
+        """Return the part as the node's folder holds it."""
         return json.dumps({_KEYS.get(name, name): value for name, value in asdict(self).items()})
 
     def variables(self, environ: Mapping[str, str]) -> Dict[str, str]:
@@ -101,29 +101,29 @@ def nodes_of(environ: Mapping[str, str]) -> List[str]:
     return [mine, *(name for name in node_list(environ.get("SLURM_JOB_NODELIST", "")) if name != mine)]
 
 
-def give_out(environ: Mapping[str, str], settings: Settings, start: int, at: float) -> Share:
+def give_out(environ: Mapping[str, str], settings: Settings, start: int, at: float) -> TaskPart:
     """
-    Write the shares for all machines of the task; return that of this machine, which Slurm has started.
+    Write the parts for all machines of the task; return that of this machine, which Slurm has started.
 
     Raise AgentError if a later start already has one of the nodes: then this one is over.
     """
     mine, *others = nodes_of(environ)
     job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
     first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
-    own = Share(job, task, start, 0, len(others) + 1, first, settings.heartbeat, at)
+    own = TaskPart(job, task, start, 0, len(others) + 1, first, settings.heartbeat, at)
     if others or int(environ.get("TPUCTL_WORKERS") or 1) > 1:
         for number, name in enumerate([mine, *others]):
             _write(bucket_of(environ, f"{NODES}{name}/"), name, replace(own, slice=number))
     return own
 
 
-def _write(bucket: JobBucket, node: str, share: Share) -> None:
+def _write(bucket: JobBucket, node: str, part: TaskPart) -> None:
     held = bucket.read(SHARE)
-    before = _share(held.data) if held is not None else None
+    before = _part(held.data) if held is not None else None
     # A machine that was cut off may resume here after Slurm has given its nodes to another start.
-    if before is not None and before.at > share.at:
+    if before is not None and before.at > part.at:
         raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
-    data = share.stored().encode()
+    data = part.stored().encode()
     try:
         bucket.write(SHARE, data, held.generation if held is not None else 0)
     except PreconditionError as error:
@@ -133,15 +133,15 @@ def _write(bucket: JobBucket, node: str, share: Share) -> None:
             raise AgentError(f"another task has begun on {node} at this moment") from error
 
 
-def given(environ: Mapping[str, str]) -> Optional[Share]:
-    """Return the share that this process was started for, None if Slurm started it."""
-    return _share(environ[VARIABLE].encode()) if environ.get(VARIABLE) else None
+def given(environ: Mapping[str, str]) -> Optional[TaskPart]:
+    """Return the part that this process was started for, None if Slurm started it."""
+    return _part(environ[VARIABLE].encode()) if environ.get(VARIABLE) else None
 
 
-def _share(data: bytes) -> Optional[Share]:
+def _part(data: bytes) -> Optional[TaskPart]:
     value = json_value(data) or {}
     try:
-        return Share(**{name: value[_KEYS.get(name, name)] for name in Share.__dataclass_fields__})
+        return TaskPart(**{name: value[_KEYS.get(name, name)] for name in TaskPart.__dataclass_fields__})
     except KeyError:
         return None
 
@@ -152,34 +152,34 @@ class Worker0:
     def __init__(self, environ: Mapping[str, str], node: str, clock: Clock = SYSTEM_CLOCK) -> None:
         self._environ, self._clock = environ, clock
         self._node = bucket_of(environ, node)
-        self._newest: Tuple[Optional[Share], int] = (None, 0)
+        self._newest: Tuple[Optional[TaskPart], int] = (None, 0)
         self._since = clock.monotonic()
         self._task = ("", self._node)
 
-    def observe(self) -> Tuple[Optional[Share], str]:
-        """Return the node's share, and why worker 0 does not work on it, "" while it does."""
+    def observe(self) -> Tuple[Optional[TaskPart], str]:
+        """Return the node's part, and why worker 0 does not work on it, "" while it does."""
         held = self._node.read(SHARE)
-        share = _share(held.data) if held is not None else None
-        if share is None:
+        part = _part(held.data) if held is not None else None
+        if part is None:
             return None, "there is none"
-        folder = f"{JOBS}{share.job}/{TASKS}{share.task}/"
+        folder = f"{JOBS}{part.job}/{TASKS}{part.task}/"
         if self._task[0] != folder:
             self._task = (folder, bucket_of(self._environ, folder))
-        report = self._task[1].read(heartbeat_name(share.start, 0))
-        now = (share, report.generation if report is not None else 0)
+        report = self._task[1].read(heartbeat_name(part.start, 0))
+        now = (part, report.generation if report is not None else 0)
         # Generations instead of times, because the clocks of two machines may differ.
         if now != self._newest:
             self._newest, self._since = now, self._clock.monotonic()
         said = (json_value(report.data) or {}) if report is not None else {}
         if said.get("phase") in AT_REST:
-            return share, str(said["phase"])
+            return part, str(said["phase"])
         if said.get("notice"):
-            return share, "asked to stop"
-        silent = self._clock.monotonic() - self._since > max(SILENT, 4 * share.heartbeat)
-        return share, "silent" if silent else ""
+            return part, "asked to stop"
+        silent = self._clock.monotonic() - self._since > max(SILENT, 4 * part.heartbeat)
+        return part, "silent" if silent else ""
 
 
-def leave_with(worker0: Worker0, share: Share, poll: float, clock: Clock = SYSTEM_CLOCK) -> None:
+def leave_with(worker0: Worker0, part: TaskPart, poll: float, clock: Clock = SYSTEM_CLOCK) -> None:
     """Stop this agent in a thread, as Slurm stops worker 0, once worker 0 has stopped."""
 
     def watch() -> None:
@@ -191,8 +191,8 @@ def leave_with(worker0: Worker0, share: Share, poll: float, clock: Clock = SYSTE
                 say(f"looking for worker 0: {error}")
                 continue
             # After a successful end of worker 0 the others end by themselves, and may still upload files.
-            if now != share or (message and message not in WELL):
-                say(f"leaving {share.job}/{share.task}: worker 0: {message or 'another task'}")
+            if now != part or (message and message not in WELL):
+                say(f"leaving {part.job}/{part.task}: worker 0: {message or 'another task'}")
                 os.kill(os.getpid(), signal.SIGTERM)
                 # Usually the process ends meanwhile, and this thread with it.
                 clock.wait(STUCK)
@@ -202,29 +202,29 @@ def leave_with(worker0: Worker0, share: Share, poll: float, clock: Clock = SYSTE
 
 
 def follow(environ: Mapping[str, str], clock: Clock = SYSTEM_CLOCK) -> int:
-    """Run this machine's share of each task of its node. Never returns."""
+    """Run this machine's part of each task of its node. Never returns."""
     settings = read_settings(environ)
     worker0, own = Worker0(environ, environ["TPUCTL_PREFIX"]), int(environ.get("TPUCTL_WORKER_ID") or 0)
-    done: Optional[Share] = None
+    done: Optional[TaskPart] = None
     while True:
         try:
-            share, message = worker0.observe()
-            # Worker 0 of all is started by Slurm. A share that is done is not run again: worker 0 may report
+            part, message = worker0.observe()
+            # Worker 0 of all is started by Slurm. A part that is done is not run again: worker 0 may report
             # its own end later than this machine.
-            if share is not None and not message and share != done and (share.slice, own) != (0, 0):
-                done = share if _run(environ, settings, share) == 0 else None
+            if part is not None and not message and part != done and (part.slice, own) != (0, 0):
+                done = part if _run(environ, settings, part) == 0 else None
         except (AgentError, OSError) as error:
             say(f"looking for a task to follow: {error}")
         # Runs as long as the machine; a signal ends it.
         clock.wait(min(FOLLOW, settings.poll))
 
 
-def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> int:
+def _run(environ: Mapping[str, str], settings: Settings, part: TaskPart) -> int:
     """Run Slurm's script for worker 0 with the environment that Slurm gives it there; return its exit status."""
-    held = bucket_of(environ, "").read(f"{SUBMISSIONS}{share.job}.json")
+    held = bucket_of(environ, "").read(f"{SUBMISSIONS}{part.job}.json")
     stored = (json_value(held.data) or {}).get("order", {}) if held is not None else {}
     if not isinstance(stored, dict) or not isinstance(stored.get("script"), str):
-        raise AgentError(f"the job {share.job} cannot be read")
+        raise AgentError(f"the job {part.job} cannot be read")
     # In the folder where Slurm keeps its copies, as the script derives the machine's folder from its path.
     script = settings.layout.root / "slurm" / "spool" / "share" / "slurm_script"
     script.parent.mkdir(parents=True, exist_ok=True)
@@ -235,7 +235,7 @@ def _run(environ: Mapping[str, str], settings: Settings, share: Share) -> int:
         start_new_session=True,
         env={
             "PATH": environ["PATH"], "HOME": environ.get("HOME", "/root"),
-            "SLURM_ARRAY_TASK_ID": share.task, VARIABLE: share.stored(),
+            "SLURM_ARRAY_TASK_ID": part.task, VARIABLE: part.stored(),
             NODE_FOLDER: environ["TPUCTL_PREFIX"],
         },
     )  # fmt: skip

@@ -7,8 +7,8 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from orchestrator.agent.fleet.share import SHARE, VARIABLE, Share, given
 from orchestrator.agent.fleet.task import AGAIN
+from orchestrator.agent.fleet.task_part import SHARE, VARIABLE, TaskPart, given
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import AgentLab, Machine, is_alive, lines_of_the_job
@@ -254,10 +254,10 @@ class _At:
 
 
 def test_a_stored_share_calls_the_number_of_the_start_an_incarnation() -> None:
-    """Nodes with an agent of before read the shares of today, and these read theirs."""
-    share = Share("wide", "0", 3, 0, 2, "10.0.0.1", 1.0, 5.0)
-    assert json.loads(share.stored()) == {
+    """Nodes with an agent of before read the parts of today, and these read theirs."""
+    part = TaskPart("wide", "0", 3, 0, 2, "10.0.0.1", 1.0, 5.0)
+    assert json.loads(part.stored()) == {
         "job": "wide", "task": "0", "incarnation": 3, "slice": 0, "slices": 2, "coordinator": "10.0.0.1",
         "heartbeat": 1.0, "at": 5.0,
     }  # fmt: skip
-    assert given({VARIABLE: share.stored()}) == share
+    assert given({VARIABLE: part.stored()}) == part
