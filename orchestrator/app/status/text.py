@@ -19,7 +19,7 @@ def _consequence(status: DeploymentStatus) -> str:
     return {
         DeploymentState.PREEMPTING: "the job saves its work",
         DeploymentState.TPU_LOST: "no new TPU is requested, so the job does not resume",
-        DeploymentState.NO_TPU: "none is requested, so the job does not start",
+        DeploymentState.NO_TPU: "no TPU is requested, so the job does not start",
         DeploymentState.REPLACING: f"the job {resumes}",
         DeploymentState.RESUMING: "" if step is None else f"from step {step}",
     }.get(status.state, "")

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import click
@@ -296,11 +296,13 @@ def _end(status: DeploymentStatus) -> list[Field]:
     # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
-    # A wait that names its own seconds ends then; the next check comes earlier, and would only be a second number.
-    lines += [
-        Field(label, one.text if wait and one.in_s is not None else f"{one.text}{after}")
-        for one in status.upcoming
-    ]
+    for one in status.upcoming:
+        text = f"{one.text}{after}"
+        if one.in_s is not None:
+            # It ends after its own seconds, and the next check would only be a second number. Without a watcher
+            # nothing happens then.
+            text = one.text if wait else f"{replace(one, in_s=None).text} ({when_text})"
+        lines.append(Field(label, text))
     if not status.next_steps and not status.outcome:
         checks = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
