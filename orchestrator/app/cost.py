@@ -8,7 +8,7 @@ from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.domain.names import is_given_back
-from orchestrator.domain.observation import Present
+from orchestrator.domain.observation import Present, World
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.errors import TpuctlError, UsageError
@@ -33,13 +33,7 @@ def cost_of(choice: Choice, name: str | None, reporter: Reporter) -> Cost:
     with reporter:
         # Up to this observation; machines deleted since are known from the record only.
         now = observe_now(session)
-        # An adopted bucket holds objects of others, whose storage is not this deployment's cost.
-        bucket = now.world.bucket
-        adopted = session.spec.bucket.adopt or (
-            isinstance(bucket, Present) and is_given_back(bucket.value.labels)
-        )
-        ours = isinstance(bucket, Present) and not adopted
-        stored = _stored(session) if ours else ()
+        stored = stored_now(session, now.world)
         cost = breakdown_of(session, now.record, now.world.observed_at, stored)
         state = state_of(session, now, watcher_of(session, now.world))
     return Cost(session.spec.name, now.record.node.preemptions, cost, earlier=earlier, state=state)
@@ -58,8 +52,12 @@ def _with_earlier(cost: Cost, earlier: tuple[Cost, ...]) -> Cost:
     return Cost(cost.name, cost.preemptions, cost.breakdown, cost.deleted_at, earlier)
 
 
-def _stored(session: Session) -> tuple[StoredAmount, ...]:
+def stored_now(session: Session, world: World) -> tuple[StoredAmount, ...]:
     """Return what the bucket stores now; report a failure and return nothing."""
+    bucket = world.bucket
+    # An adopted bucket holds objects of others, whose storage is not this deployment's cost.
+    if not isinstance(bucket, Present) or session.spec.bucket.adopt or is_given_back(bucket.value.labels):
+        return ()
     try:
         return tuple(
             StoredAmount(one.size / 2**30, one.updated, one.name.startswith(CACHES))

@@ -160,7 +160,8 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    ended_usd_hour, cost = _end_of_costs(session, deletion.approved), _cost_breakdown(session)
+    no_longer_billed = deletion.approved | deletion.ended()
+    ended_usd_hour, cost = _end_of_costs(session, no_longer_billed), _cost_breakdown(session)
     if cost is None and has_machines:
         session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
     return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, cost)
@@ -332,16 +333,17 @@ def _name_uncommitted(session: Session, *, delete_data: bool) -> None:
             )
 
 
-def _end_of_costs(session: Session, adopted: Container[str]) -> float:
+def _end_of_costs(session: Session, without: Container[str]) -> float:
     """
     Report and return the hourly cost of what is deleted, in USD; 0 if nothing is known to be billed.
 
-    The machines in *adopted* are not included.
+    Those *without* are not included: adopted ones, and TPUs that have ended, which no pass counts as billed either
+    (`update_record`).
     """
     try:
         record = session.records.current
-        spans = tuple(span for span in record.spans if span.name not in adopted)
-        disks = tuple(span for span in record.disks if span.name not in adopted)
+        spans = tuple(span for span in record.spans if span.name not in without)
+        disks = tuple(span for span in record.disks if span.name not in without)
         least, most = rates_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
     except UNFORESEEN as error:
         session.reporter.say(

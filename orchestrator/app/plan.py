@@ -32,7 +32,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState
 from orchestrator.emulator.address import local_folder
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.errors import UsageError
+from orchestrator.engine.bucket.checkpoints import read_checkpoints
+from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.whole_plan import plan_from_nothing
 from orchestrator.pricing.cost_so_far import newest_span
@@ -133,6 +134,7 @@ def _from_cloud(
         state = state_of(session, judged(session, found.as_is), watcher_of(session, found.as_is))
     texts = _first_scripts(session.spec, session.project, bundle, agent) if scripts else {}
     used = tuple(sorted({heartbeat.format for heartbeat in found.as_is.known_heartbeats if heartbeat.format}))
+    used = used or _formats_in_bucket(session)
     shown = preview(
         session.spec, found.plan, load_catalog(), project=session.project, account=account, scripts=texts,
         notes=drift_notes(session.spec, found.world), there=newest_span(session.records.current),
@@ -143,6 +145,15 @@ def _from_cloud(
         write_plan(out, approved)
     sent = _sent(session.path, session.spec, sets, shown)
     return Planned(shown, sent, from_cloud=True, out=out, state=state)
+
+
+def _formats_in_bucket(session: Session) -> tuple[str, ...]:
+    """Return the formats of the checkpoints in the bucket; none if it cannot be read."""
+    try:
+        saved = read_checkpoints(session.store, session.spec.job.checkpoint)
+    except TpuctlError:
+        return ()
+    return tuple(sorted({one.format for one in saved if one.complete and one.format}))
 
 
 def _digests(source: Path, sets: tuple[DataSet, ...]) -> tuple[str, str]:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
+from orchestrator.app.cost import stored_now
 from orchestrator.app.deployment.earlier_costs import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, status_of, watcher_of
 from orchestrator.config.rules.progress_patterns import progress_text
-from orchestrator.domain.observation import Heartbeat, Present
+from orchestrator.domain.observation import Heartbeat, Present, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import first_incarnations, lifetimes
@@ -26,7 +27,7 @@ from orchestrator.engine.publish.publisher import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.job import heartbeat_interval
-from orchestrator.pricing.cost_breakdown import cost_breakdown
+from orchestrator.pricing.cost_breakdown import StoredAmount, cost_breakdown
 from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.pricing.use_spans import Use, use_spans
 from orchestrator.report.curve_points import FEW, Losses, PrintedLines, losses, with_printed_steps
@@ -65,10 +66,17 @@ class ReportCache:
         self.tail = LogTail(store, 0, TAIL_LINES)
         self.printed = PrintedLines()
         self._saved: tuple[float, tuple[tuple[int, float], ...]] = (0.0, ())
+        self._stored: tuple[float, tuple[StoredAmount, ...]] = (0.0, ())
 
     def read_log(self, progress: str) -> None:
         """Read what was added to the log, parsed by the setting *progress* of the job."""
         self.printed.add(((incarnation, line) for incarnation, _, line in self.log.new_lines()), progress)
+
+    def stored(self, session: Session, world: World) -> tuple[StoredAmount, ...]:
+        """Return what the bucket stores, as `cost` counts it; it is listed at most every SAVES_SECONDS."""
+        if not self._stored[0] or world.observed_at - self._stored[0] >= SAVES_SECONDS:
+            self._stored = (world.observed_at, stored_now(session, world))
+        return self._stored[1]
 
     def checkpoints(self, session: Session) -> tuple[tuple[int, float], ...]:
         """Return step and time of each complete checkpoint; manifests are read at most every SAVES_SECONDS."""
@@ -111,7 +119,9 @@ def facts_of(session: Session, cache: ReportCache | None = None) -> PageFacts:
         heartbeats=heartbeats,
         events=read_events(session.store),
         summary=_summary(session, heartbeats),
-        breakdown=cost_breakdown(session.spec, session.catalog, record, heartbeats, world.observed_at),
+        breakdown=cost_breakdown(
+            session.spec, session.catalog, record, heartbeats, world.observed_at, cache.stored(session, world)
+        ),
         losses=_losses(session, heartbeats, cache, points),
         points=points,
         checkpoints=cache.checkpoints(session),

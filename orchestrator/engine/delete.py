@@ -23,7 +23,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import MAKING, Change, Kind, Verb
 from orchestrator.domain.ports import Nodes, Vms
-from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, NodeRecord, Record, setting_aside
+from orchestrator.domain.record import CONFIRMED_AFTER, TERMINAL, Candidate, NodeRecord, Record, setting_aside
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.queued_tpus import nodes_of
@@ -235,6 +235,14 @@ class Deletion:
         """Return the machines with our label that were adopted, not created by tpuctl."""
         machines = (machine for _, machine in self._listed() if machine is not None)
         return tuple(one for one in machines if one.labels.get(names.ADOPTED_LABEL))
+
+    def ended(self) -> frozenset[str]:
+        """Return the names of TPUs that were preempted or terminated: they exist, and no longer run."""
+        return frozenset(
+            machine.name
+            for _, machine in self._listed()
+            if isinstance(machine, Node) and machine.state in TERMINAL
+        )
 
     def outside_zones(self) -> tuple[ObservedAllZones[Node], ObservedAllZones[Vm]]:
         """

@@ -204,7 +204,7 @@ def test_wide_has_a_line_for_each_worker():
 
 
 def test_a_wait_that_names_its_end_has_no_second_number():
-    """The watcher looks earlier than it asks again; only the latter is of interest. Without one nothing is tried."""
+    """Only the time until it is asked for again is of interest, and without a watcher there is none."""
     for look, shown in ((15.0, "in 45 s"), (None, "(when a watcher runs)")):
         lines = status_lines(body(**NEXT_TRY, next_pass_in_s=look), unbilled=False, width=0)
         assert f"waiting      TPU: next try {shown}" in lines

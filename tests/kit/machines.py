@@ -144,7 +144,16 @@ class Machines(NoMachines):
         worker.saved = now - (now - worker.since) % SAVE_SECONDS
         step = worker.base + int((worker.saved - worker.since) / STEP_SECONDS)
         part = Manifest(
-            step, worker.incarnation, worker.index, worker.workers, 1, "x", (STATE,), now, own_step=step
+            step,
+            worker.incarnation,
+            worker.index,
+            worker.workers,
+            1,
+            "x",
+            (STATE,),
+            now,
+            own_step=step,
+            format=worker.said.get("format", ""),
         )
         self.put(worker, file_name(step, worker.incarnation, worker.index, STATE.name), b"x")
         place = manifest_name(step, worker.incarnation, worker.index)

@@ -46,3 +46,32 @@ def test_status_of_a_deployment_that_is_down_asks_the_bucket_for_its_checkpoint(
     user.down()
     saved = max(step for step, _ in cloud.machines.complete(cloud.buckets()[0]))
     assert user.run("status", "--json").document["checkpoint_step"] == saved
+
+
+def test_report_and_cost_agree_on_the_storage_and_on_the_sum(cloud, user: User):
+    """Both count what the bucket holds now."""
+    user.up()
+    cloud.wait(7200)
+    user.down()
+    usd = user.run("cost", "--json").document["uses"]["storage"]
+    assert usd > 0
+    page = user.folder / "page.html"
+    user.run("report", "--output", str(page))
+    assert "Storage is in it for what the bucket holds now" in page.read_text()
+
+
+def test_down_of_a_preempted_tpu_ends_the_cost_of_nothing_else(cloud, user: User):
+    """Each pass stops counting a TPU that it sees PREEMPTED; `down` names no price per hour for it either."""
+    user.up()
+    cloud.wait(900)
+    cloud.model.preempt(G1, notice=False)
+    assert "this ends about" not in user.down().err
+
+
+def test_plan_after_down_names_the_format_of_the_checkpoints_in_the_bucket(cloud, user: User):
+    """The machines that recognised it are gone; their checkpoints name it."""
+    user.up()
+    cloud.machines.say("demo", format="torch")
+    cloud.wait(900)
+    user.down()
+    assert "recognised by its saves" in user.run("plan").out
