@@ -163,7 +163,9 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     no_longer_billed = deletion.approved | deletion.ended()
     ended_usd_hour, cost = _end_of_costs(session, no_longer_billed), _cost_breakdown(session)
     if cost is None and has_machines:
-        session.reporter.say("  what it has cost is not known: no observation of its machines is recorded")
+        session.reporter.say(
+            "  what it has cost is not known yet: no observation of its machines is recorded"
+        )
     return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, cost)
 
 
