@@ -199,6 +199,8 @@ def _given_back(
 
 def _record_done(session: Session) -> None:
     """Note that the job is done, if no watcher has: the reports of this TPU are not read again after `down`."""
+    if session.records.damaged or session.records.doubt:
+        return  # the folder, and so the reports in it, may be another deployment's
     with suppress(TpuctlError):
         heartbeats = read_heartbeats(session.cloud.store, session.records.current.node.incarnation)
         over = with_reported_end(session.spec, heartbeats, session.records.current)

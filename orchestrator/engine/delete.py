@@ -177,6 +177,9 @@ class Deletion:
         # A fleet's watch observes its nodes.
         if self._recorded or self._of_fleet or not was_started(self._records.current):
             return
+        # The folder may be another deployment's: its machines and reports say nothing of this one.
+        if self._records.damaged or self._records.doubt:
+            return
         self._recorded = True
         # Nothing that is observed, and no failure to observe, may prevent the deletion.
         with suppress(TpuctlError, *UNFORESEEN):
@@ -184,7 +187,8 @@ class Deletion:
             world = observe(
                 self._cloud, self._spec, before, self.deployment.blueprint.bucket, self._clock.now()
             )
-            after = update_record(before, world)
+            # Not the bucket: a record that had never found it here must not be written over the one that is there.
+            after = replace(update_record(before, world), bucket=before.bucket)
             lost = preemption(self._spec, before, after, world)
             self._records.update_later(lambda _: after if lost is None else with_preemption(after))
             if lost is not None:

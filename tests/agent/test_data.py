@@ -223,7 +223,7 @@ def test_a_list_that_leads_out_of_its_folder_is_refused(lab: AgentLab, name: str
     more = [{"name": "data", "source": "", "files": [{"name": name, "size": 1, "sha256": "0" * 64}]}]
     machine = lab.machine(BUNDLE=put_data(lab, {}, more), COMMAND="true", FAILURES=1)
     machine.start().wait()
-    assert "no place below a folder" in machine.heartbeat()["message"]
+    assert "not a path below a folder" in machine.heartbeat()["message"]
     assert not os.path.lexists(machine.root / "data" / "out")
 
 

@@ -67,7 +67,7 @@ def test_another_users_server_gets_nothing_and_is_not_believed(squat, leave):
     address, port, server = squat(leave=leave)
     with pytest.raises(OSError, match=r"another user|ended|no answer"):
         asyncio.run(
-            MetadataClient(address, port).call("GET", "instance/attributes/?recursive=true", seconds=1)
+            MetadataClient(address, port).call("GET", "instance/attributes/?recursive=true", timeout=1)
         )
     assert server.stdout.readline() == "b''\n"
 
@@ -86,7 +86,7 @@ def test_who_accepts_counts_and_not_who_opened_the_port(squat):
     """A port that root has opened for another user is not root's."""
     address, port, server = squat(bound_by="root")
     with pytest.raises(OSError, match="another user"):
-        asyncio.run(MetadataClient(address, port).call("GET", "instance/attributes/", seconds=10))
+        asyncio.run(MetadataClient(address, port).call("GET", "instance/attributes/", timeout=10))
     assert server.stdout.readline() == "b''\n"
 
 

@@ -36,7 +36,7 @@ def test_before_any_observation_the_figures_are_assumed():
 
 def test_a_zone_with_short_lifetimes_gets_a_shorter_interval_and_another_does_not():
     """The capacity history counts before the first machine of this deployment is lost."""
-    spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_seconds=3.0)
+    spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_pause=3.0)
     history = lost(1200.0, 1200.0, 1200.0)
     short, other = (planned_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (

@@ -212,7 +212,7 @@ def test_a_file_that_is_not_what_its_name_says_is_not_sent(lab):
     secret = lab.folder / "backup.tar.gz"
     secret.write_bytes(b"TOP-SECRET")
     for name in ("../backup", str(secret).removesuffix(".tar.gz"), "x", "", "A" * 64):
-        with pytest.raises(TpuctlError, match="no sha256"):
+        with pytest.raises(TpuctlError, match="not a sha256"):
             find_artifacts(changed(controller.record, bundle=name), bundles, store)
     place = bundle_file(bundles, DIGEST["bundle"])
     whole = place.read_bytes()

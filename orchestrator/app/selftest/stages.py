@@ -317,6 +317,8 @@ class Run:
     def _early(self) -> None:
         """Request a TPU and delete it while it is being created."""
         self._do("down", "--yes")
+        # The job is done, so `up` needs other code to begin again.
+        self._train(ends=False)
         bring_up(Choice(self.file, (), self.cloud), Reporter(), UpOptions(Goal.TPU_REQUESTED))
         self._do("down", "--yes")
 
