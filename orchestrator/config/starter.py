@@ -201,7 +201,9 @@ def _setting(key: str, draft: _Draft, indent: str, *, off: bool) -> Iterator[str
         yield f"{start}{setting.name}: |-"
         yield f"{indent}  {value}"
         return
-    yield f"{start}{setting.name}: {yaml_value(value)}"
+    text = f"{start}{setting.name}: {yaml_value(value)}"
+    # In one line, since a comment sign is removed line by line.
+    yield text.replace(", ", ",") if isinstance(value, (list, tuple)) and len(text) > _WIDTH else text
 
 
 def _comment(text: str, width: int) -> list[str]:
