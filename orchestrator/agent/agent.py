@@ -124,8 +124,10 @@ class Agent:
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = self._clock.monotonic()
         self._repeat("gang", self._poll_gang, self._settings.poll)
-        if self._settings.lease is not None:
-            self._repeat("lease", self._keep_lease, min(1.0, self._settings.lease / 4))
+        if self._settings.bucket_timeout is not None:
+            self._repeat(
+                "bucket timeout", self._end_without_bucket, min(1.0, self._settings.bucket_timeout / 4)
+            )
         self._repeat("event files", parts.events.read_new, self._settings.poll)
         if not self._settings.worker:
             stored = BucketEvents(self._settings, parts.bucket, parts.events)
@@ -152,7 +154,7 @@ class Agent:
     def _win_race(self) -> None:
         """Return when this TPU has won its race; if another TPU has won, end as fenced."""
         parts, settings = self._parts, self._settings
-        if not settings.race:
+        if not settings.round:
             return
         self._wait_for_earlier_save()
         began = self._clock.monotonic()
@@ -253,10 +255,10 @@ class Agent:
             self._parts.end_requests.end(EndingKind.GAVE_UP, verdict)
         self._parts.end_requests.check()
 
-    def _keep_lease(self) -> None:
-        """End a job without an answer of the bucket for the time of its lease: another machine may have it."""
+    def _end_without_bucket(self) -> None:
+        """End a job without an answer of the bucket for the time of its timeout: another machine may have it."""
         silent = self._clock.monotonic() - self._reached_at
-        if self._settings.lease is not None and silent >= self._settings.lease:
+        if self._settings.bucket_timeout is not None and silent >= self._settings.bucket_timeout:
             message = f"the bucket was out of reach for {silent:.0f} s, so another machine may run the task"
             self._parts.end_requests.end(EndingKind.CUT_OFF, message)
 

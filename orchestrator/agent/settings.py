@@ -51,11 +51,11 @@ class Settings:
     """
     The settings of one agent. Times are in seconds.
 
-    *target* is None if none is declared. *race* is the number of this TPU's race, 0 for none. *progress* says
+    *target* is None if none is declared. *round* is the number of this TPU's race, 0 for none. *progress* says
     how the job's output shows its step: see `printed.choice`. *settings_digest* identifies the job's settings
     in the deployment file, "" if unknown. *caches* is `job.caches` as JSON, *image* is `job.image`. *zone*
     and *tpu_type* are this TPU's keys in the zone statistics.
-    *lease* is how long the job may go on without the bucket, None if no other machine takes it over.
+    *bucket_timeout* is how long the job may go on without the bucket, None if no other machine takes it over.
     """
 
     layout: Layout
@@ -74,7 +74,7 @@ class Settings:
     grace: float
     stall: float
     heartbeat: float
-    race: int = 0
+    round: int = 0
     progress: str = "auto"
     settings_digest: str = ""
     warm_start: bool = False
@@ -82,7 +82,7 @@ class Settings:
     image: str = ""
     zone: str = ""
     tpu_type: str = ""
-    lease: Optional[float] = None
+    bucket_timeout: Optional[float] = None
 
     @property
     def poll(self) -> float:
@@ -122,7 +122,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         grace=reader.number("TPUCTL_GRACE_SECONDS", str(_default_grace(checkpoints))),
         stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
         heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
-        race=int(reader.number("TPUCTL_ROUND", "0")),
+        round=int(reader.number("TPUCTL_ROUND", "0")),
         progress=environ.get("TPUCTL_PROGRESS") or "auto",
         settings_digest=environ.get("TPUCTL_JOB_DIGEST", ""),
         warm_start=environ.get("TPUCTL_WARM_START") == "1",
@@ -130,7 +130,11 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         image=environ.get("TPUCTL_IMAGE", ""),
         zone=environ.get("ZONE", ""),
         tpu_type=environ.get("TPUCTL_TPU_TYPE", ""),
-        lease=reader.number("TPUCTL_LEASE_SECONDS") if environ.get("TPUCTL_LEASE_SECONDS") else None,
+        bucket_timeout=(
+            reader.number("TPUCTL_BUCKET_TIMEOUT_SECONDS")
+            if environ.get("TPUCTL_BUCKET_TIMEOUT_SECONDS")
+            else None
+        ),
     )
     reader.finish()
     return settings

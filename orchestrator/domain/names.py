@@ -76,11 +76,11 @@ def capacity_prefix_of(spec: Spec) -> str:
     return "" if prefix.startswith(NODES) else prefix
 
 
-def labels(spec: Spec, role: str, incarnation: int | None = None, race: int = 0) -> dict[str, str]:
-    """Return the labels that mark a resource as ours; *race* is the round that a TPU belongs to, 0 for none."""
+def labels(spec: Spec, role: str, incarnation: int | None = None, race_round: int = 0) -> dict[str, str]:
+    """Return the labels that mark a resource as ours; *race_round* is that which a TPU belongs to, 0 for none."""
     marks = {DEPLOYMENT_LABEL: spec.name, ROLE_LABEL: role}
-    if race:
-        marks[ROUND_LABEL] = str(race)
+    if race_round:
+        marks[ROUND_LABEL] = str(race_round)
     return marks if incarnation is None else {**marks, INCARNATION_LABEL: str(incarnation)}
 
 

@@ -65,16 +65,16 @@ def test_an_agent_without_an_answer_of_the_bucket_ends_with_its_lease(
     lab: AgentLab, clock: VirtualClock
 ) -> None:
     """Counted from the last question that was answered; an answer that came begins a lease of its own."""
-    parts = agent_on(lab, clock, LEASE_SECONDS=60)
+    parts = agent_on(lab, clock, BUCKET_TIMEOUT_SECONDS=60)
     agent = Agent(parts)
     parts.status.set(attempt=1)
     for _ in range(3):
         agent._poll_gang()
         clock.advance(59.0)
-        agent._keep_lease()
+        agent._end_without_bucket()
     assert not parts.end_requests.ended()
     clock.advance(1.0)
-    agent._keep_lease()
+    agent._end_without_bucket()
     with pytest.raises(AgentMustEnd) as ended:
         parts.end_requests.check()
     assert ended.value.ending.kind is EndingKind.CUT_OFF

@@ -25,9 +25,9 @@ def jobs(lab):
     return sorted({machine.split("-w")[0].rsplit("-", 1)[0] for machine in lab.machines.running})
 
 
-def claim(lab, race=1):
+def claim(lab, race_round=1):
     """Return the incarnation that is named the winner of a race."""
-    return json.loads(lab.get(f"{object_names.CLAIM}{race}"))["incarnation"]
+    return json.loads(lab.get(f"{object_names.CLAIM}{race_round}"))["incarnation"]
 
 
 def settled(lab, controller):
@@ -88,7 +88,7 @@ def test_a_lost_winner_is_replaced_by_a_new_race(slow):
     slow.cloud.preempt(first, notice=False)
     second = settled(slow, slow.controller(RACE))
     assert int(second.rsplit("g", 1)[1]) > 2
-    assert claim(slow, race=3) == int(second.rsplit("g", 1)[1])
+    assert claim(slow, race_round=3) == int(second.rsplit("g", 1)[1])
 
 
 def test_a_machine_that_was_first_wins_although_another_tpu_is_observed_first(slow):

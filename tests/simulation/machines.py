@@ -39,8 +39,8 @@ _ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
 class Gang:
     """The job on one slice: all of its workers, alike."""
 
-    def __init__(self, machines, deployment, node, incarnation, workers, race=0):
-        self.race = race
+    def __init__(self, machines, deployment, node, incarnation, workers, race_round=0):
+        self.race_round = race_round
         self.machines, self.deployment, self.node = machines, deployment, node
         self.incarnation, self.workers = incarnation, workers
         self.bucket = machines.bucket_of(deployment)
@@ -221,14 +221,14 @@ class Gang:
 
     def _beaten(self):
         """Return whether another TPU of the race has the job; who comes first is named."""
-        if not self.race:
+        if not self.race_round:
             return False
-        name = f"{object_names.CLAIM}{self.race}"
+        name = f"{object_names.CLAIM}{self.race_round}"
         self.bucket.put(name, json.dumps({"incarnation": self.incarnation}).encode(), new=True)
         held = self.bucket.get(name)
         if held is None or json.loads(held)["incarnation"] != self.incarnation:
             return True
-        starters = self.machines.starters[self.deployment, self.race]
+        starters = self.machines.starters[self.deployment, self.race_round]
         starters.add(self.incarnation)
         if len(starters) > 1:
             self.machines.zombie_writes.append((self.deployment, "two jobs of one race", sorted(starters)))
@@ -346,8 +346,8 @@ class Machines(NoMachines):
         deployment = next(d for d in self.jobs if name.endswith(f"-{d}"))
         count = len(machine.attributes["worker-network-endpoints"].split(","))
         reported = _ROUND.search(machine.attributes.get("startup-script", ""))
-        race = int(reported[1]) if reported else 0
-        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count, race)
+        race_round = int(reported[1]) if reported else 0
+        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count, race_round)
         self.gangs[node["node"]] = gang
         self.scheduler.after(self.random.uniform(10, 40), gang.boot)
 

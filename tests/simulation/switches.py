@@ -62,7 +62,7 @@ def _without_sync(path, line):
         file.write(line)
 
 
-def _no_label(spec, role, incarnation=None, race=0):
+def _no_label(spec, role, incarnation=None, race_round=0):
     return {names.ROLE_LABEL: role}
 
 

@@ -26,13 +26,13 @@ def still_saving(
     A claim ends the wait: the controller writes one only when it has seen that TPU gone or at rest, while the last
     report of a TPU that was cut off in its save says "saves" for REPORT_COUNTS seconds more.
     """
-    if bucket.read(claim_name(settings.race), timeout) is not None:
+    if bucket.read(claim_name(settings.round), timeout) is not None:
         return None
     found = [
         (int(number), name)
         for name in bucket.list(HEARTBEAT, timeout)
         for number in [name[len(HEARTBEAT) :].partition("/")[0]]
-        if number.isdecimal() and int(number) < settings.race
+        if number.isdecimal() and int(number) < settings.round
     ]
     newest = max((number for number, _ in found), default=0)
     for name in (name for number, name in found if number == newest):
@@ -47,19 +47,19 @@ def still_saving(
 
 def winner_of(bucket: JobBucket, settings: Settings, timeout: float = TIMEOUT) -> int:
     """Return the incarnation that has won this machine's race: its own unless another one was named first."""
-    name, data = claim_name(settings.race), claim_of(settings.incarnation)
+    name, data = claim_name(settings.round), claim_of(settings.incarnation)
     try:
         bucket.write(name, data, 0, timeout)
     except PreconditionError:
         held = bucket.read(name, timeout)
-        number = named(held.data if held is not None else b"", settings.race)
+        number = named(held.data if held is not None else b"", settings.round)
         if number is None:
             raise TransientError(f"{name} names no TPU of this race") from None
         return number
     return settings.incarnation
 
 
-def named(data: bytes, race: int) -> Optional[int]:
+def named(data: bytes, race_round: int) -> Optional[int]:
     """Return the incarnation named in a claim, None if it is not a TPU of this race."""
     number = named_by(data)
-    return number if number is not None and 0 <= number - race < WIDEST else None
+    return number if number is not None and 0 <= number - race_round < WIDEST else None

@@ -48,7 +48,7 @@ START = "start.json"
 """File beside the state that names the start to which it belongs."""
 LEAVES = 20.0
 """Seconds for the previous task on this machine to save before it is killed."""
-LEASE = 60.0
+BUCKET_TIMEOUT = 60.0
 """
 Seconds for which a task goes on without the bucket. With the end of its job that is well below SlurmdTimeout of
 slurm.sh, after which Slurm starts the task of a machine that has fallen silent elsewhere.
@@ -126,7 +126,7 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
     if follows:
         leave_with(Worker0(environ, environ[NODE_FOLDER]), part, settings.poll)
     before = _files(settings, environ)
-    own_environ = {"TPUCTL_LEASE_SECONDS": str(LEASE), **environ, **part.variables(environ)}
+    own_environ = {"TPUCTL_BUCKET_TIMEOUT_SECONDS": str(BUCKET_TIMEOUT), **environ, **part.variables(environ)}
     return Begun(number, start, follows, settings, own_environ, job, before, lock)
 
 

@@ -78,7 +78,7 @@ def with_request(
     record: Record,
     zone: str,
     incarnation: int,
-    race: int,
+    race_round: int,
     now: float,
     tpu_type: str = "",
     *,
@@ -102,17 +102,19 @@ def with_request(
         },
     )
     # Another candidate of a race: the newest TPU stays.
-    again = race == record.race.round
-    if race and incarnation != record.node.incarnation and (again or beside):
+    again = race_round == record.race.round
+    if race_round and incarnation != record.node.incarnation and (again or beside):
         claimed = record.race.claimed and again
         candidates = (*record.race.candidates, Candidate(incarnation, zone, now))
-        return replace(record, race=RaceRecord(race, claimed, candidates))
+        return replace(record, race=RaceRecord(race_round, claimed, candidates))
     return replace(
         record,
         node=replace(
             record.node, incarnation=incarnation, zone=zone, type=tpu_type, accepted=False, requested_at=now
         ),
-        race=replace(record.race, round=race, claimed=record.race.claimed and race == record.race.round),
+        race=replace(
+            record.race, round=race_round, claimed=record.race.claimed and race_round == record.race.round
+        ),
     )
 
 
@@ -137,15 +139,15 @@ def refused(record: Record, refusal: Refusal, incarnation: int | None) -> Record
 
 def found_again(record: Record, newest: Node, nodes: tuple[Node, ...]) -> Record:
     """Return the record with an unrecorded TPU as the newest one, and the others of its race as candidates."""
-    race = round_of(newest.labels)
+    race_round = round_of(newest.labels)
     others = tuple(
         Candidate(n.incarnation or 0, n.zone, n.created_at, accepted=True)
         for n in nodes
-        if race and round_of(n.labels) == race and n.incarnation != newest.incarnation
+        if race_round and round_of(n.labels) == race_round and n.incarnation != newest.incarnation
     )
     return replace(
         record,
-        race=replace(record.race, round=race, claimed=False, candidates=others),
+        race=replace(record.race, round=race_round, claimed=False, candidates=others),
         node=replace(record.node, highest=newest.incarnation or 0),
     )
 
@@ -361,12 +363,14 @@ def _free(spec: Spec, world: World, record: Record, zone: str) -> bool:
     return held is None and not quota_held(world, record, zone)
 
 
-def _creates(spec: Spec, record: Record, zones: list[str], race: int, message: str) -> tuple[Change, ...]:
+def _creates(
+    spec: Spec, record: Record, zones: list[str], race_round: int, message: str
+) -> tuple[Change, ...]:
     first = next_incarnation(record)
     tpu_type = current_type(spec, record)
     other = tpu_type != spec.tpu.type
     asked = [(number, names.node_name(spec, number), zone) for number, zone in enumerate(zones, first)]
     return tuple(
-        Change(Kind.NODE, Verb.CREATE, name, message, zone, number, race, tpu_type, substitute=other)
+        Change(Kind.NODE, Verb.CREATE, name, message, zone, number, race_round, tpu_type, substitute=other)
         for number, name, zone in asked
     )

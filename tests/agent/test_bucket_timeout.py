@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from orchestrator.agent.attempt.run_attempt import STALL_GRACE
-from orchestrator.agent.fleet.task import AGAIN, LEASE
+from orchestrator.agent.fleet.task import AGAIN, BUCKET_TIMEOUT
 from orchestrator.scripts.shipped import shipped
 from tests.agent.agent_lab import AgentLab
 from tests.agent.test_task import claims, committed, node, start
@@ -55,7 +55,7 @@ def cable(lab: AgentLab) -> Iterator[tuple[str, Callable[[], None], Callable[[],
         server.close()
 
 
-ENDLESS = {"TARGET_STEPS": 100000, "_STEPS": 100000, "_STEP_SECONDS": 0.02, "LEASE_SECONDS": 4}
+ENDLESS = {"TARGET_STEPS": 100000, "_STEPS": 100000, "_STEP_SECONDS": 0.02, "BUCKET_TIMEOUT_SECONDS": 4}
 
 
 def test_a_machine_that_is_cut_off_from_the_bucket_ends_its_task_in_the_time_of_its_lease(
@@ -78,7 +78,7 @@ def test_a_machine_that_is_cut_off_from_the_bucket_ends_its_task_in_the_time_of_
 def test_a_cut_that_is_shorter_than_the_lease_does_no_harm(lab: AgentLab) -> None:
     """The same start goes on, and commits again."""
     with cable(lab) as (url, cut_off, mend):
-        machine = node(lab, "a", **{**ENDLESS, "LEASE_SECONDS": 60})
+        machine = node(lab, "a", **{**ENDLESS, "BUCKET_TIMEOUT_SECONDS": 60})
         machine.env["STORAGE_EMULATOR_HOST"] = url
         start(machine).until(lambda: committed(lab), "something committed")
         cut_off()
@@ -95,4 +95,4 @@ def test_slurm_gives_a_silent_machine_up_only_when_its_task_has_ended() -> None:
     """The lease, and the time to end a job, are shorter than Slurm's timeout."""
     timeout = re.search(r"^SlurmdTimeout=(\d+)$", shipped("slurm.sh").decode(), re.MULTILINE)
     assert timeout is not None
-    assert float(timeout[1]) > 2 * (LEASE + STALL_GRACE)
+    assert float(timeout[1]) > 2 * (BUCKET_TIMEOUT + STALL_GRACE)
