@@ -32,7 +32,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     user.watch(60)
     assert user.run("status", "--json").document["waits"]
     status = user.run("status").out
-    assert "\nwaiting      TPU: next try in " in status
+    assert "\nwaiting      TPU: next try (when a watcher runs" in status
     assert "\nnext " not in status
 
 
