@@ -107,6 +107,8 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab)
         _STEP_SECONDS=0.03, _STEPS=60, COMMAND=f"trap '' PIPE; {sys.executable} train.py | cat"
     )
     machine.start().until_committed(10)
+    # A commit is in the bucket before the report that tells of it.
+    machine.until(lambda: (machine.heartbeat().get("step") or 0) >= 10, "the step is reported")
     orphans = machine.job_processes()
     assert machine.process is not None
     machine.process.kill()
