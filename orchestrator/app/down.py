@@ -11,16 +11,13 @@ from orchestrator.app.cost import breakdown_of
 from orchestrator.app.deployment.earlier_costs import keep_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.source.wanted import with_reported_end
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
-from orchestrator.domain.plan import Outcome
 from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
-from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.bucket.uncommitted import read_uncommitted
 from orchestrator.engine.delete import Deletion, Leftover
 from orchestrator.engine.delete_data import DataDeletion
@@ -107,7 +104,6 @@ def take_down(
         if found.has_machines or found.data_goes:
             approve(session.spec.name, found.data_goes)
         goes = True
-        _record_done(session)
         _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
         reporter.now("deleting everything that has this deployment's label")
         deletion.report = lambda text: reporter.now(f"being deleted: {text}")
@@ -195,19 +191,6 @@ def _given_back(
     unsaid = [node for node, word in said if word not in (*names.AT_DOWN, names.ADOPTING)]
     returned = [node for node, word in said if word in ("keep", names.ADOPTING)]
     return returned + (unsaid if unsaid and keep(unsaid) else [])
-
-
-def _record_done(session: Session) -> None:
-    """Note that the job is done, if no watcher has: the reports of this TPU are not read again after `down`."""
-    if session.records.damaged or session.records.doubt:
-        return  # the folder, and so the reports in it, may be another deployment's
-    with suppress(TpuctlError):
-        heartbeats = read_heartbeats(session.cloud.store, session.records.current.node.incarnation)
-        over = with_reported_end(session.spec, heartbeats, session.records.current)
-        if over.outcome is Outcome.DONE:
-            session.records.update_later(
-                lambda record: replace(record, outcome=over.outcome, message=over.message)
-            )
 
 
 def _give_back(session: Session, deletion: Deletion, machines: Sequence[Node | Vm]) -> None:

@@ -23,7 +23,14 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import MAKING, Change, Kind, Verb
 from orchestrator.domain.ports import Nodes, Vms
-from orchestrator.domain.record import CONFIRMED_AFTER, TERMINAL, Candidate, NodeRecord, Record, setting_aside
+from orchestrator.domain.record import (
+    CONFIRMED_AFTER,
+    TERMINAL,
+    Candidate,
+    NodeRecord,
+    Record,
+    setting_aside,
+)
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.queued_tpus import nodes_of
@@ -35,12 +42,11 @@ from orchestrator.errors import (
     TpuctlError,
     TransientError,
 )
+from orchestrator.planning.deployment_outcome import last_observed
 from orchestrator.planning.deployment_state import was_started
-from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
-from orchestrator.planning.update_record import update_record
 
 M = TypeVar("M", Node, Vm)
 
@@ -172,7 +178,7 @@ class Deletion:
         """
         Add what machines and their reports show to the record, with the next write.
 
-        No watcher may have run: afterwards nothing tells of the last checkpoint, or of a preemption.
+        No watcher may have run: afterwards nothing tells of the last checkpoint, of a preemption or of a job's end.
         """
         # A fleet's watch observes its nodes.
         if self._recorded or self._of_fleet or not was_started(self._records.current):
@@ -187,10 +193,8 @@ class Deletion:
             world = observe(
                 self._cloud, self._spec, before, self.deployment.blueprint.bucket, self._clock.now()
             )
-            # Not the bucket: a record that had never found it here must not be written over the one that is there.
-            after = replace(update_record(before, world), bucket=before.bucket)
-            lost = preemption(self._spec, before, after, world)
-            self._records.update_later(lambda _: after if lost is None else with_preemption(after))
+            after, lost = last_observed(self._spec, before, world)
+            self._records.update_later(lambda _: after)
             if lost is not None:
                 self._sink(lost)
 

@@ -1,19 +1,23 @@
 """Decide whether a deployment has ended, and wind its machines down."""
 
+from dataclasses import replace
 from enum import Enum
 
 from orchestrator.contract.phase import AT_REST, Phase
 from orchestrator.domain import names
+from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Bucket, Heartbeat, Operation, Present, Unknown, VmState, World
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
+from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
+from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import give_up_start
 
 VM_STARTING = frozenset(
@@ -22,6 +26,7 @@ VM_STARTING = frozenset(
 MAX_RESCUE = 3900.0
 """Seconds to wait for a gang that was given up; an agent rescues files for an hour at most."""
 _RESTING = frozenset(AT_REST)
+ALL_DONE = "all workers report that the job is done"
 VM_LAST_WAKE = 5.0
 """Seconds until the next pass while the VM waits for the TPU's deletion."""
 
@@ -56,7 +61,7 @@ def judge_end(spec: Spec, world: World, record: Record, usd_so_far: float) -> tu
         return Outcome.REFUSED, f"bucket {misplaced.name} {where}: slow, and billed as egress"
     # Done precedes budget and ttl: a job that has succeeded is never reported as over budget.
     if finished(world):
-        return Outcome.DONE, "all workers report that the job is done"
+        return Outcome.DONE, ALL_DONE
     uncommitted = ended_uncommitted(world.known_heartbeats)
     if uncommitted:
         return Outcome.UNCOMMITTED, uncommitted_end_text(spec.job.checkpoint, uncommitted)
@@ -103,6 +108,16 @@ def _misplaced(spec: Spec, world: World) -> Bucket | None:
     """Return a bucket in another region than the TPU: each checkpoint would be billed as egress."""
     bucket = world.bucket.value if isinstance(world.bucket, Present) else None
     return None if bucket is None or bucket.location == names.home_region(spec) else bucket
+
+
+def last_observed(spec: Spec, before: Record, world: World) -> tuple[Record, Event | None]:
+    """Return the record with what *world* shows before the deployment is deleted, and the event of a preemption."""
+    # Not the bucket: a record that had never found it here must not be written over the one that is there.
+    after = replace(update_record(before, world), bucket=before.bucket)
+    if finished(world) and after.outcome is None:
+        after = replace(after, outcome=Outcome.DONE, message=ALL_DONE)
+    lost = preemption(spec, before, after, world)
+    return (after if lost is None else with_preemption(after)), lost
 
 
 def wind_down(world: World, record: Record, outcome: Outcome, message: str, *, vm_last: bool = False) -> Plan:

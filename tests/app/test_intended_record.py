@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 
-from orchestrator.app.source.wanted import with_reported_end, with_wanted
+from orchestrator.app.source.wanted import trained, with_reported_end, with_wanted
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
@@ -12,7 +12,7 @@ from orchestrator.domain.record import Record, Refusal, next_incarnation
 from orchestrator.domain.spec import CheckpointSpec, JobSpec, MemorySpec
 from orchestrator.domain.tpu_shape import reshaped, shape_of, unwanted
 from orchestrator.engine.delete import closed
-from orchestrator.errors import Retry
+from orchestrator.errors import Retry, TransientError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.intended_record import intended
 from orchestrator.planning.job import job_digest
@@ -145,6 +145,19 @@ def test_an_end_without_a_watcher_is_taken_from_the_reports():
     assert "a.pt lies in unclaimed/" in remaining.message
     failed = with_reported_end(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
     assert with_wanted(failed, "b", "a", "j", NOW).node.incarnation == 2
+
+
+def test_a_model_that_may_be_there_is_not_trained_again():
+    """The bucket does not answer after `down`: unknown is not absent, so `up` buys no machine."""
+
+    class Silent:
+        def list(self, prefix):
+            raise TransientError("503")
+
+    job = replace(RUNNING.job, bundle="", before_down="b", settings=job_digest(spec()))
+    done = replace(RUNNING, outcome=Outcome.DONE, message="done", job=job)
+    assert trained(spec(), Silent(), done, "b") == "done"
+    assert trained(spec(), Silent(), done, "other code") == ""
 
 
 def test_a_running_or_unknown_job_has_not_ended():

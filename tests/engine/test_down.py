@@ -5,10 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.lease import LIFE
 from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import NewBucket
-from orchestrator.domain.record import CONFIRMED_AFTER
+from orchestrator.domain.record import CONFIRMED_AFTER, BucketRecord
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import LeaseHeldError
 from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
@@ -54,6 +55,16 @@ def test_down_deletes_all_machines_and_keeps_the_data(tmp_path, latency):
     assert controller.deletion().machines() == ()
     assert lab.mutations() == before
     assert before["tpu.nodes.delete"] == before["compute.instances.delete"] == 1
+
+
+def test_a_record_that_never_found_its_bucket_is_not_written_there(lab):
+    """What `down` observes last is about machines: the bucket of that name may be somebody else's."""
+    controller = lab.up()
+    controller.cloud.store.delete(RECORD)
+    records = controller.deployment.records
+    records.update_later(lambda record: replace(record, bucket=BucketRecord()))
+    controller.deletion().begin()
+    assert RECORD not in lab.objects("")
 
 
 def test_a_deletion_that_fails_is_no_open_intent(lab):

@@ -25,6 +25,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
+from orchestrator.planning.deployment_outcome import ALL_DONE
 from orchestrator.planning.job import job_digest, with_digest_of_today
 from orchestrator.planning.tpu.race import newest_refused
 from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
@@ -93,7 +94,7 @@ def with_reported_end(spec: Spec, heartbeats: Observed[tuple[Heartbeat, ...]], r
     # "Done" without a committed step is no proof; what is saved decides.
     saved = all(b.phase is Phase.DONE and b.committed_step is not None for b in found)
     if saved and len(found) == found[0].workers:
-        return replace(record, outcome=Outcome.DONE, message="all workers report that the job is done")
+        return replace(record, outcome=Outcome.DONE, message=ALL_DONE)
     uncommitted = ended_uncommitted(found)
     if uncommitted:
         message = uncommitted_end_text(spec.job.checkpoint, uncommitted)
