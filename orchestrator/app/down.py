@@ -157,7 +157,9 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
     no_longer_billed = deletion.approved | deletion.ended()
-    ended_usd_hour, cost = _end_of_costs(session, no_longer_billed), _cost_breakdown(session)
+    # A `down` that was killed may have deleted machines that the record still counts.
+    ended_usd_hour = _end_of_costs(session, no_longer_billed) if has_machines else 0.0
+    cost = _cost_breakdown(session)
     if cost is None and has_machines:
         session.reporter.say(
             "  what it has cost is not known yet: no observation of its machines is recorded"

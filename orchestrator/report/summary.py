@@ -116,11 +116,13 @@ def summarise(
         for before, after in pairwise(chain)
         if not any(before.incarnation < first <= after.incarnation for first in begun)
     ]
-    redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in ways)
+    # After `up` a job that begins at its first step is another one; one that resumes makes steps again.
+    again = [pair for pair in pairwise(chain) if pair in ways or _first_resumed(pair[1])]
+    redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in again)
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(heartbeat) for heartbeat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
-    untold = [_untold(before, after, events, heartbeat) for before, after in ways if _trained_on(before)]
+    untold = [_untold(before, after, events, heartbeat) for before, after in again if _trained_on(before)]
     known = redone if counted or not _lost(started) else None
     stopped = [heartbeat.save_pauses for heartbeat in chain if heartbeat.save_pauses is not None]
     return Summary(

@@ -363,3 +363,14 @@ def test_the_sum_of_down_is_that_of_cost_after_it(tmp_path):
         usd = user.run("down", "--yes", "--json").document["usd"]
         cost = user.run("cost", "--json").document
     assert usd == pytest.approx(cost["usd"] - cost["uses"].get("storage", 0.0), abs=1e-6)
+
+
+def test_a_down_after_one_that_was_killed_ends_no_cost_of_machines_that_are_gone(user):
+    """The record counts them until a `down` has recorded their end; the lists show none."""
+    for call in ("tpu.nodes.delete", "compute.instances.delete"):
+        user.run("down", "--yes", kill=(call, "after"))
+        user.cloud.wait(600)
+    assert (user.cloud.nodes(), user.cloud.vms()) == ({}, {})
+    said = user.down()
+    assert "there are no machines" in said.err
+    assert "this ends about" not in said.err

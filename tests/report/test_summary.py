@@ -219,6 +219,12 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     assert len(together.recoveries) == 1
 
 
+def test_steps_that_are_made_again_after_down_and_up_are_redone_steps():
+    """A lost machine had trained up to 88, and the next one resumes from 20: no recovery, and no new job either."""
+    found = summary([beat(1, 88), beat(2, 600, 20)], begun={1, 2})
+    assert (found.steps_redone, found.steps_redone_is_least, found.recoveries) == (68, True, ())
+
+
 def test_what_saves_have_stopped_is_added_up_over_the_machines():
     """Of one that could not measure it nothing is added; where none could, nothing is known."""
     beats = [beat(1, 57, save_pauses=12.0), beat(2, 100, 50), beat(3, 160, 100, save_pauses=6.5)]
