@@ -88,9 +88,13 @@ archive() {
     for work in "$here"/fetch.*; do
       [ ! -d "$work" ] || flock -n "$work" rm -rf "$work" || true
     done
-    work=$(mktemp -d "$here/fetch.XXXXXX")
-    exec 7<"$work"
-    flock 7
+    # Until the lock is held, another fetch takes a new folder for one of a killed fetch: then it is made again.
+    while :; do
+      work=$(mktemp -d "$here/fetch.XXXXXX")
+      { exec 7<"$work"; } 2>/dev/null || continue
+      flock 7
+      [ ! "$work" -ef /dev/fd/7 ] || break
+    done
     mkdir "$work/debs" "$work/tree"
     fetch_packages "$work/debs" "${@:3}"
     for name in "$work"/debs/*.deb; do

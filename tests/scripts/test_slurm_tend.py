@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -88,7 +89,11 @@ def test_cron_knows_the_bucket(vm):
 
 
 def test_the_leftovers_of_a_killed_fetch_of_packages_are_deleted(tmp_path):
-    """They are hundreds of megabytes on the disk of the VM; those of a fetch that still runs stay."""
+    """
+    They are hundreds of megabytes on the disk of the VM; those of a fetch that still runs stay.
+
+    A folder that another fetch deletes before it is locked is made again.
+    """
     slurm, programs = tmp_path / "slurm", tmp_path / "bin"
     for name in ("killed", "works"):
         (slurm / f"fetch.{name}" / "debs").mkdir(parents=True)
@@ -98,6 +103,7 @@ def test_the_leftovers_of_a_killed_fetch_of_packages_are_deleted(tmp_path):
         "python3": "cat >/dev/null",
         "apt-get": 'case "$*" in *--print-uris*) ;; *) touch one.deb ;; esac',
         "dpkg": 'mkdir -p "$3/usr/sbin"',
+        "mktemp": f'd=$({shutil.which("mktemp")} "$@"); echo "$d"; mkdir {tmp_path}/once && rmdir "$d"; exit 0',
     }.items():
         (programs / name).write_text(f"#!/bin/sh\n{does}\n")
         (programs / name).chmod(0o755)
