@@ -120,6 +120,8 @@ def test_up_after_down_makes_nothing_for_a_job_that_is_done(cloud, user, watched
     assert "change the code" in said.err
     assert (cloud.nodes(), cloud.vms()) == ({}, {})
     assert "the model" in user.run("checkpoints").out
+    (newest, *_) = user.run("checkpoints", "--json").document["checkpoints"]
+    assert user.run("status", "--json").document["checkpoint_step"] == newest["step"]
     user.write("train.py", "print('other')\n")
     assert "The job is done; up would start it again." in user.run("plan").out
     assert "the job was done; its code or settings have changed" in user.up().err

@@ -188,8 +188,9 @@ def _resumes_from(state: DeploymentState, found: JudgedDeployment) -> int | None
 
 
 def _step_in_bucket(session: Session, found: JudgedDeployment) -> int | None:
-    """Return the newest step in the bucket of a deployment that is down, None if it is up or has none."""
-    if found.record.job.bundle or not isinstance(found.world.bucket, Present):
+    """Return the newest step in the bucket of a deployment that is down or over, None if it goes on or has none."""
+    goes_on = found.record.job.bundle and found.record.outcome is None
+    if goes_on or not isinstance(found.world.bucket, Present):
         return None
     known = found.record.deadline.progress.step or None
     try:
