@@ -88,117 +88,6 @@ FINE = {
 The word for a time in the record; the state of a push and keys in `--json`; a name for users' tests; `up`; a
 setting of a saved local cloud.
 """
-TWINS = {
-    # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
-    "Chore": "PeriodicTask",
-    "Parting": "Divergence",
-    "Sign": "Condition",
-    "chore": "periodic",
-    "parting": "divergence",
-    "Place": "ZoneHistory, CallTarget, or what it is",
-    "Places": "CapacityHistory",
-    "problem": "message, finding, wrong_settings",
-    "problems": "messages, findings, wrong_settings",
-    "trouble": "message, failure, warn",
-    "troubles": "messages, warnings",
-    "Why": "RescueMoment",
-    "why": "message (a sentence for people), reason (a code or the member of an enum)",
-    "adopt": "continue_as, put_blob, reattach; only `tpuctl adopt` adopts",
-    "beats_of": "heartbeats_of",
-    "alone": "holding_lease, under_lease, only_node",
-    "Catalogue": "BucketCheckpoints; a Catalog is of TPU types",
-    "catalogue": "checkpoints, catalog",
-    "Controller": "SlurmController; a controller is a tpuctl that decides",
-    "claim_record": "take_record; a claim is a race's or a fleet task's",
-    "claimed": "assigned, committed; a claim is a race's or a fleet task's",
-    "dead": "process_ended",
-    "Everywhere": "AllZones",
-    "everywhere": "list_all_zones, aggregated, or what it lists",
-    "fault_of": "damage_of; a fault is injected",
-    "faults_of": "damage_of",
-    "Gang": "AttemptStore, SaveAgreement; a gang is its workers",
-    "gone": "process_ended, all_gone, lost",
-    "Life": "WorkPeriod, or what it is: a lifetime, time_between_interruptions, exists",
-    "LifeSign": "Trigger",
-    "lives": "exists, lifetimes; preemptions is the count of their ends",
-    "NodeLife": "NodePhase",
-    "RehearsedLife": "ObservedRun",
-    "save_life": "time_between_interruptions",
-    "ZoneLives": "ZonePreemptions",
-    "zone_lives": "zone_preemptions",
-    "after_loss": "after_preemption; a loss is the training's",
-    "FIRST_LOSS": "FIRST_COMMIT_INTERVAL; a loss is the training's",
-    "loss": "preemption, interruption, commit_interval; a loss is the training's",
-    "losses": "preemptions, interruptions, lost_nodes; a loss is the training's",
-    "loss_text": "end_text; a loss is the training's",
-    "out_by_loss": "out_by_preemption; a loss is the training's",
-    "time_between_losses": "time_between_interruptions; a loss is the training's",
-    "with_loss": "with_preemption; a loss is the training's",
-    "ZoneLosses": "ZonePreemptions; a loss is the training's",
-    "known_beats": "known_heartbeats",
-    "last_beat": "last_heartbeat",
-    "Injection": "InjectedFault",
-    "injection": "fault",
-    "injections": "faults",
-    "CapacityMemory": "SharedCapacityHistory; memory is RAM",
-    "ExpiryMemory": "ExpiryState",
-    "memories": "history",
-    "memory_of": "zone_history",
-    "ReportMemory": "ReportCache",
-    "ZoneMemory": "ZoneHistory",
-    "zone_memories": "capacity_history",
-    "judge_place": "judge_in_queue",
-    "learn": "update_record",
-    "learn_places": "update_queue_failures",
-    "Look": "Probe, Find, or what it finds",
-    "_Look": "_Reader, or what it reads",
-    "_look": "_observe, _read, or what it does",
-    "look": "observe, read, find, or what it does",
-    "looks": "observations, checks",
-    "MachineRoom": "MachinesWithMetadata, MachineSize",
-    "MACHINE_ROOM": "BUCKET_AND_VM",
-    "Order": "SortOrder; NewNode, NewVm, NewBucket (to create); Submission (of a fleet); CopyOptions",
-    "Orders": "EndRequests (what ends the agent)",
-    "order": "new, request, submission, options; an order is a sequence",
-    "orders": "requests, submissions, end_requests",
-    "place": "zone, path, position, target, queued resource, or what it is",
-    "place_of": "zone_history, worker_of, call_target_of",
-    "places": "zones, paths, positions, history, or what they are",
-    "_place": "_path, _position, or what it returns",
-    "_places": "_paths, _positions, or what it returns",
-    "_place_at": "_position_at",
-    "places_of": "paths_of",
-    "ProgramState": "ServiceState; a program is the job's",
-    "programs_back": "xla_programs_restored, programs_restored",
-    "programs_compiled": "xla_programs_compiled",
-    "Restarts": "NextAttempt; Slurm's word of a fleet's task is restart",
-    "StartRecord": "AttemptRecord",
-    "rehearsed": "unbilled; a rehearsal is `tpuctl rehearse`",
-    "rivals": "candidates; `rivals` is their key in the stored record",
-    "TornError": "DamagedError; torn is a checkpoint",
-    "Sweep": "Deletion; a sweep is a fleet's",
-    "sweep": "end_expired, delete_parts, clean_up; a sweep is a fleet's",
-    "_sweep": "as `sweep`",
-    "SaveStalls": "SavePauses; a job stalls",
-    "StepError": "StageError",
-    "cost_from": "save_pause_from; a cost is money",
-    "cost_s": "save_pause_s; a cost is money",
-    "apart_s": "observed_save_interval_s",
-    "every_s": "save_interval_s",
-    "save_apart": "observed_save_interval",
-    "save_every": "save_interval",
-    "saving_interval": "save_interval",
-    "save_cost": "save_pause; a cost is money",
-    "save_cost_from": "save_pause_from",
-    "save_stalled": "save_pauses",
-    "saves_stopped": "save_pauses_s",
-    "succeeded": "has_successors, or what has succeeded",
-    "unmark": "remove_labels",
-    "want": "with_wanted, record_for_the_watch",
-    "with_budget": "with_create_budget",
-}
-"""Classes, functions, arguments and fields that have another name now; a local variable may have any."""
-TWINS |= RETIRED
 OF_TRAINING = {
     f"orchestrator/{file}.py"
     for file in (
@@ -285,10 +174,10 @@ def test_a_benchmark_has_the_words_of_the_package(folder: Path) -> None:
     """Its figures are read beside the product's: in a second language they would be checked against nothing."""
     assert found_in(folder) == {}
     twins = {
-        f"{path.relative_to(ROOT)}: {name}: {TWINS[name]}"
+        f"{path.relative_to(ROOT)}: {name}: {RETIRED[name]}"
         for path in folder.rglob("*.py")
         for name, _ in defined_in(path)
-        if name in TWINS
+        if name in RETIRED
     }
     assert twins == set()
 
@@ -310,11 +199,11 @@ def defined_in(path: Path) -> Iterator[tuple[str, str]]:
 def test_a_definition_has_the_name_that_the_others_have(package: str) -> None:
     """One predicate under three names is looked for three times; one name for four things hides three."""
     found = [
-        f"{file}: {name}: {TWINS.get(name) or TYPED.get(annotation)}"
+        f"{file}: {name}: {RETIRED.get(name) or TYPED.get(annotation)}"
         for path in (ROOT / "orchestrator" / package).rglob("*.py")
         for file in (str(path.relative_to(ROOT)),)
         for name, annotation in defined_in(path)
-        if (name in TWINS and file not in WHERE.get(name, set()))
+        if (name in RETIRED and file not in WHERE.get(name, set()))
         or (annotation in TYPED and name != TYPED[annotation])
     ]
     assert found == []
@@ -342,6 +231,17 @@ def test_a_kind_is_a_kind_of_resource_and_never_a_tpu_type(package: str) -> None
         for node in nodes(path)
         if isinstance(node, ast.arg) and node.arg == "kind" and node.annotation
         if ast.unparse(node.annotation) == "str"
+    ]
+    assert found == []
+
+
+def test_a_class_of_a_fleets_node_says_that_it_is_a_fleets() -> None:
+    """A bare node is the TPU API's object, which a fleet's node may have."""
+    found = [
+        f"{path.relative_to(ROOT)}: {node.name}"
+        for path in (ROOT / "orchestrator").glob("*/fleet/*.py")
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef) and "Node" in re.sub(r"(Fleet|Slurm)Node", "", node.name)
     ]
     assert found == []
 

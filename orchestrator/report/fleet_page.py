@@ -8,7 +8,7 @@ from orchestrator import __version__
 from orchestrator.domain.text.amounts import progress_percent, saved_text, span_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, queue_curve, state_of, steps_redone
 from orchestrator.planning.fleet.tasks import OPEN, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
+from orchestrator.planning.fleet.use import FleetNodeLane, FleetNodeUseSpan, JobHistory
 from orchestrator.pricing.use_spans import Use
 from orchestrator.report import charts
 from orchestrator.report.page import asset, environment, style_hash, usd_range_shown, usd_shown
@@ -106,7 +106,9 @@ def _remaining_text(usage: FleetUsage, counts: Sequence[Counter[TaskState]]) -> 
     return f"about {span_text(max(usage.eta[name] for name in going))}"
 
 
-def _rows(lanes: Sequence[NodeLane], kinds: Mapping[str, str], since: float, until: float) -> dict[str, Any]:
+def _rows(
+    lanes: Sequence[FleetNodeLane], kinds: Mapping[str, str], since: float, until: float
+) -> dict[str, Any]:
     pitch = next(size for most, size in PITCHES if len(lanes) <= most)
     position = charts.Axis(since, until, (), 1).position
     each = -(-WORDS_APART // pitch)
@@ -148,7 +150,7 @@ def _common(names: Sequence[str]) -> int:
     return first[:same].rfind("-") + 1
 
 
-def _add(bars: list[dict[str, Any]], part: NodeUseSpan, kinds: Mapping[str, str], position: Any) -> None:
+def _add(bars: list[dict[str, Any]], part: FleetNodeUseSpan, kinds: Mapping[str, str], position: Any) -> None:
     """Add a bar; one too short to be seen is joined to the one before of its colour."""
     x, end = position(part.since), position(part.until)
     kind = _KINDS.get(part.use) or kinds[part.job]

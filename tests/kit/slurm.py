@@ -58,7 +58,7 @@ class Task:
 
 
 @dataclass(eq=False)
-class Node:
+class SlurmModelNode:
     """One node as the controller knows it; *slurmd* is its connection, None without one."""
 
     comment: str = ""
@@ -112,7 +112,7 @@ class SlurmModel:
             self._leave_node(gone)
             del self.nodes[gone]
         for one in wanted:
-            self.nodes.setdefault(one, Node())
+            self.nodes.setdefault(one, SlurmModelNode())
 
     def _submit(self, name, path, numbers, *options):
         if name in self.refused:
@@ -344,4 +344,4 @@ class SlurmModel:
         """Start over with an empty state: all tasks are forgotten, and nodes register again."""
         self.tasks.clear()
         for name, node in list(self.nodes.items()):
-            self.nodes[name] = Node(node.comment, slurmd=node.slurmd)
+            self.nodes[name] = SlurmModelNode(node.comment, slurmd=node.slurmd)

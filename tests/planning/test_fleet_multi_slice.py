@@ -10,7 +10,7 @@ from orchestrator.planning.fleet.multi_slice import (
     multi_slice_tasks,
     shortage,
 )
-from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
+from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
 
 A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
@@ -18,7 +18,7 @@ TASK = MultiSliceTask("wide", 0, 2)
 LATER = 1000.0
 
 
-def node(number, zone, state="IDLE", phase=NodePhase.UP, **more):
+def node(number, zone, state="IDLE", phase=FleetNodePhase.UP, **more):
     """Return a node; one whose state is DOWN is on its way."""
     return FleetNode(f"n-{number}", phase, SlurmNode(frozenset({state}), zone=zone), **more)
 
@@ -82,7 +82,7 @@ def test_a_wide_task_waits_a_minute_and_for_enough_nodes():
     nodes = [node(1, A), node(2, B)]
     assert decide(nodes, now=59.0) == Gathering()
     assert decide(nodes, since=None) == Gathering()
-    assert decide([node(1, A), node(2, B, phase=NodePhase.NONE)]) == Gathering()
+    assert decide([node(1, A), node(2, B, phase=FleetNodePhase.NONE)]) == Gathering()
     lack = shortage([TASK], nodes)
     assert lack.text == "needs 2 nodes in one zone, and there are: 1 in z-a, 1 in z-b"
 

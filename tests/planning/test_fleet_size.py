@@ -6,7 +6,7 @@ from orchestrator.domain.spec import FleetSpec, JobSpec, UserSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.planning.fleet.size import (
     FleetNode,
-    NodePhase,
+    FleetNodePhase,
     Resize,
     SlurmNode,
     first_nodes,
@@ -28,15 +28,15 @@ def size(nodes=4, min_idle=0):
     return FleetSpec(nodes, min_idle, Duration(600))
 
 
-def node(number, slurm=IDLE, phase=NodePhase.UP, free=0.0):
+def node(number, slurm=IDLE, phase=FleetNodePhase.UP, free=0.0):
     """Return a node that has been free for *free* seconds."""
-    since = None if slurm.has_task or phase is not NodePhase.UP else NOW - free
+    since = None if slurm.has_task or phase is not FleetNodePhase.UP else NOW - free
     return FleetNode(f"demo-{number:03d}", phase, slurm, since)
 
 
 def absent(*numbers):
     """Return nodes that do not exist."""
-    return [node(number, DOWN, NodePhase.NONE) for number in numbers]
+    return [node(number, DOWN, FleetNodePhase.NONE) for number in numbers]
 
 
 def test_tasks_that_wait_bring_as_many_nodes_as_there_may_be():
@@ -71,12 +71,12 @@ def test_a_node_that_an_operator_has_drained_is_not_taken_back():
 
 def test_a_deletion_that_was_begun_is_ended():
     """Nobody saw its end: its machine may still be there."""
-    assert resize(size(), 4, [node(1, DOWN, NodePhase.LEAVING), *absent(2)], NOW).end == ("demo-001",)
+    assert resize(size(), 4, [node(1, DOWN, FleetNodePhase.LEAVING), *absent(2)], NOW).end == ("demo-001",)
 
 
 def test_without_min_idle_a_fleet_keeps_its_size():
     """Whatever the queue says: a file of before means what it meant."""
-    nodes = [node(1, free=9000), node(2, GOING), *absent(3), node(4, DOWN, NodePhase.LEAVING)]
+    nodes = [node(1, free=9000), node(2, GOING), *absent(3), node(4, DOWN, FleetNodePhase.LEAVING)]
     assert resize(size(min_idle=None), 0, nodes, NOW) == Resize(4, keep=("demo-002",))
 
 

@@ -21,7 +21,7 @@ from orchestrator.planning.fleet.fleet_cost import (
     steps_redone,
 )
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, Start, TaskEnd, lanes
 from orchestrator.pricing.use_spans import Use
 
 T = 1_000_000.0
@@ -51,7 +51,7 @@ def a_node(*spans, name="n-1", ready=None):
         for n, (since, until) in enumerate(spans, 1)
     )
     marks = {} if ready is None else {found[0].name: T + ready}
-    return NodeFacts(name, found, marks, lambda _: (3.6, 7.2, 36.0))
+    return FleetNodeFacts(name, found, marks, lambda _: (3.6, 7.2, 36.0))
 
 
 def reported(lane):
@@ -173,7 +173,7 @@ def test_the_cost_adds_up_and_idle_time_has_a_row_of_its_own():
 
 def test_an_unknown_price_makes_the_cost_incomplete():
     """And no sum of zeros."""
-    node = NodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None, None))
+    node = FleetNodeFacts("n-1", a_node((0, None)).spans, {}, lambda _: (None, None, None))
     assert fleet_cost(lanes([node], [], T + 10), Amount()).unpriced
 
 

@@ -10,7 +10,7 @@ from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeFacts, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, Start, TaskEnd, lanes
 from orchestrator.report.results_table import results_table
 
 T = 1_800_000_000.0
@@ -133,7 +133,7 @@ class Afternoon:
     def _node(self, name, spans):
         found = tuple(Span(Kind.NODE, f"{name}-tpu-g{n}", "z", *span) for n, span in enumerate(spans, 1))
         ready = {span.name: span.since + 90 for span in found if span.since + 90 < self.now}
-        return NodeFacts(name, found, ready, lambda _: (1.35, 1.8, 4.5))
+        return FleetNodeFacts(name, found, ready, lambda _: (1.35, 1.8, 4.5))
 
     def tables(self, usage):
         """Return the results of all jobs."""

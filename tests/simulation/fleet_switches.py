@@ -50,7 +50,7 @@ SWITCHES = {
         ((task, "_mark", lambda *_: None),),
         (f"{FLEET}the_task_of_a_lost_node_goes_on_from_its_checkpoint_and_ends_once",)),
     "F5 Slurm hears which machines are lost": Switch(
-        ((watch.LostNodes, "report", lambda *_: None),),
+        ((watch.LostFleetNodes, "report", lambda *_: None),),
         (f"{FLEET}a_lost_node_comes_back_and_slurm_hears_which_machine_is_gone",)),
     "F6 what Slurm has forgotten is queued again": Switch(
         ((sessions.Fleet, "submit_missing", lambda *_, **__: None),),

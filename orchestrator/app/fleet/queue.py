@@ -13,7 +13,7 @@ from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet.gate import Gate, gate
 from orchestrator.planning.fleet.multi_slice import Shortage, multi_slice_tasks, shortage
-from orchestrator.planning.fleet.size import FleetNode, NodePhase, SlurmNode
+from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase, SlurmNode
 from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
 from orchestrator.planning.fleet.users import FleetUsers
 
@@ -79,7 +79,7 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     fleet_users = user_store.read_users(store)
     owing = user_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
-    there = [FleetNode(node, NodePhase.UP, observed) for node, observed in answer.nodes.items()]
+    there = [FleetNode(node, FleetNodePhase.UP, observed) for node, observed in answer.nodes.items()]
     tasks = multi_slice_tasks(found, ended, queued, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}

@@ -49,7 +49,7 @@ from orchestrator.planning.fleet.deployments import (
     node_spec,
 )
 from orchestrator.planning.fleet.gate import Hold, corrections, dependencies, gate, under_wrong_account
-from orchestrator.planning.fleet.size import NodePhase
+from orchestrator.planning.fleet.size import FleetNodePhase
 from orchestrator.planning.fleet.tasks import cancelled, unfinished, waiting_copies
 from orchestrator.planning.update_record import LACKING
 from orchestrator.pricing.cost import Hourly, hourly
@@ -191,12 +191,12 @@ class Fleet:
         except FileNotFoundError:
             return None
 
-    def phase(self, name: str) -> NodePhase:
+    def phase(self, name: str) -> FleetNodePhase:
         """Return what the record of a node says, as this computer has it."""
         record = self._record_of(name)
         if record is None or not record.started_at:
-            return NodePhase.NONE
-        return NodePhase.UP if record.job.bundle else NodePhase.LEAVING
+            return FleetNodePhase.NONE
+        return FleetNodePhase.UP if record.job.bundle else FleetNodePhase.LEAVING
 
     def began(self) -> float:
         """Return when the fleet was brought up in seconds since the epoch; 0 once it is being deleted."""

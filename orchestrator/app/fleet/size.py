@@ -26,7 +26,7 @@ from orchestrator.planning.fleet.multi_slice import (
 )
 from orchestrator.planning.fleet.size import (
     FleetNode,
-    NodePhase,
+    FleetNodePhase,
     SlurmNode,
     free_since,
     nodes_waited_for,
@@ -34,7 +34,7 @@ from orchestrator.planning.fleet.size import (
 )
 
 
-class NodeWatch(Protocol):
+class FleetNodesWatch(Protocol):
     """A watch of nodes, each as a deployment of its own."""
 
     def follow(self, path: Path) -> None:
@@ -57,7 +57,7 @@ class Load:
 class Sizing:
     """Changes the number of nodes to match the queue, with at most one action per node at a time."""
 
-    def __init__(self, fleet: Fleet, watch: NodeWatch) -> None:
+    def __init__(self, fleet: Fleet, watch: FleetNodesWatch) -> None:
         self._fleet, self._watch = fleet, watch
         self._pool, self._lock = threads.pool(AT_ONCE), threading.Lock()
         self._busy: set[str] = set()
@@ -89,7 +89,7 @@ class Sizing:
         nodes = [
             FleetNode(
                 name,
-                NodePhase.UP if name in busy else fleet.phase(name),
+                FleetNodePhase.UP if name in busy else fleet.phase(name),
                 observations[name],
                 self._free.get(name),
                 *((fleet.bound_to(name), fleet.heading(name)) if load.multi_slice else ()),
@@ -189,9 +189,9 @@ class Sizing:
             end_node(self._fleet, name, SlurmController("", 0, ""))
             session = self._fleet.node(name, SlurmController("", 0, ""))
             session.upper_cost(session.records.current, session.clock.now())
-            return self._fleet.phase(name) is NodePhase.NONE
+            return self._fleet.phase(name) is FleetNodePhase.NONE
         finally:
-            if self._fleet.phase(name) is NodePhase.UP:
+            if self._fleet.phase(name) is FleetNodePhase.UP:
                 self._watch.follow(self._fleet.path_of(name))
 
     def _move(self, name: str, zone: str, began: float) -> None:
@@ -206,7 +206,7 @@ class Sizing:
             session = self._fleet.node(name, self._fleet.controller())
             record_for_the_watch(session, began, lambda: bool(self._fleet.began()))
         finally:
-            if self._fleet.phase(name) is NodePhase.UP:
+            if self._fleet.phase(name) is FleetNodePhase.UP:
                 self._watch.follow(self._fleet.path_of(name))
 
 

@@ -19,14 +19,14 @@ from orchestrator.engine.fleet import user_store
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
-from orchestrator.planning.fleet.size import NodePhase, wanted_nodes
+from orchestrator.planning.fleet.size import FleetNodePhase, wanted_nodes
 from orchestrator.planning.fleet.tasks import Queued
 from orchestrator.pricing.cost import Estimate
 from orchestrator.pricing.cost_so_far import cost_so_far
 
 
 @dataclass(frozen=True)
-class NodeRow:
+class FleetNodeRow:
     """One node: the state and zone of its TPU, its state in Slurm, and its task."""
 
     name: str
@@ -69,7 +69,7 @@ class FleetStatus:
 
     name: str
     vm: str
-    nodes: tuple[NodeRow, ...]
+    nodes: tuple[FleetNodeRow, ...]
     tasks_waiting: int
     tasks_running: int
     usd: float
@@ -115,9 +115,9 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     rows = []
     for name, session in sessions.items():
         state, zone = _tpu(observations[name])
-        rows.append(NodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
+        rows.append(FleetNodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         costs.append(_cost(session))
-    requested = sum(fleet.phase(name) is not NodePhase.NONE for name in names)
+    requested = sum(fleet.phase(name) is not FleetNodePhase.NONE for name in names)
     users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
     price = fleet.price().node
     return FleetStatus(

@@ -15,7 +15,7 @@ from orchestrator.errors import (
     TpuctlError,
 )
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
-from orchestrator.planning.fleet.size import NodePhase, first_nodes, nodes_waited_for, wanted_nodes
+from orchestrator.planning.fleet.size import FleetNodePhase, first_nodes, nodes_waited_for, wanted_nodes
 from orchestrator.planning.fleet.users import users_of
 
 
@@ -90,5 +90,5 @@ def _wanted(fleet: Fleet, names: tuple[str, ...]) -> tuple[str, ...]:
     submissions = job_store.read_all(fleet.head.store).jobs
     ended, over = job_store.all_ended(fleet.head.store, submissions), user_store.over_budget(fleet.head.store)
     waiting = nodes_waited_for(submissions, ended, (), users_of(fleet.spec.fleet), over)
-    requested = [name for name in names if fleet.phase(name) is not NodePhase.NONE]
+    requested = [name for name in names if fleet.phase(name) is not FleetNodePhase.NONE]
     return first_nodes(names, requested, wanted_nodes(fleet.spec.fleet, waiting, 0))

@@ -21,7 +21,7 @@ from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
-from orchestrator.planning.fleet.use import NodeFacts, Rates, lanes
+from orchestrator.planning.fleet.use import FleetNodeFacts, Rates, lanes
 from orchestrator.planning.fleet.users import over_budget, spending_of
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 
@@ -35,7 +35,7 @@ class UsageReader:
     def __init__(self, choice: Choice, reporter: Reporter) -> None:
         self.fleet = fleet_to_read(choice, reporter)
         self._history = FleetHistory(self.fleet.head.store)
-        self._facts: tuple[float, list[NodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
+        self._facts: tuple[float, list[FleetNodeFacts], tuple[str, ...], int] = (0.0, [], (), 0)
 
     def observe(self, submissions: ReadSubmissions | None = None) -> FleetUsage:
         """Return the present usage, of *submissions* if they have just been read."""
@@ -95,11 +95,11 @@ def fleet_usage(choice: Choice, reporter: Reporter) -> FleetUsage:
     return UsageReader(choice, reporter).observe()
 
 
-def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
+def _nodes(fleet: Fleet) -> tuple[list[FleetNodeFacts], tuple[str, ...], int]:
     nowhere = SlurmController("", fleet.port, "")
     names = list(dict.fromkeys((*node_names(fleet.spec), *fleet.known())))
     found = for_each({name: partial(_facts, fleet.node(name, nowhere)) for name in names})
-    facts: list[NodeFacts] = []
+    facts: list[FleetNodeFacts] = []
     unread, preemptions = [], 0
     for name, one in found.items():
         if isinstance(one, TpuctlError):
@@ -111,7 +111,7 @@ def _nodes(fleet: Fleet) -> tuple[list[NodeFacts], tuple[str, ...], int]:
     return facts, tuple(unread), preemptions
 
 
-def _facts(session: Session) -> tuple[NodeFacts, int]:
+def _facts(session: Session) -> tuple[FleetNodeFacts, int]:
     record, full = session.records.current, _on_demand(session.spec)
     observed = read_heartbeats(session.store, None)
     heartbeats = (
@@ -135,7 +135,7 @@ def _facts(session: Session) -> tuple[NodeFacts, int]:
         paid = (None, None) if one.unpriced else (one.usd, one.upper_usd)
         return (*paid, None if other.unpriced else other.usd)
 
-    return NodeFacts(session.spec.name, spans, ready, rate), record.node.preemptions
+    return FleetNodeFacts(session.spec.name, spans, ready, rate), record.node.preemptions
 
 
 def _on_demand(spec: Spec) -> Spec:

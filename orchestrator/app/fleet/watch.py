@@ -35,7 +35,7 @@ RECKON_SECONDS = 60.0
 """Seconds between two sums of the users' spending, each of which reads the history of all jobs."""
 
 
-class LostNodes:
+class LostFleetNodes:
     """Collects nodes that lost their machine until Slurm has been told."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class Refusals:
         self._reporter.say(f"{zone}: {cause}, refused to {many}; why: tpuctl explain {node}", style="warning")
 
 
-class _NodeReporter(Reporter):
+class _FleetNodeReporter(Reporter):
     """Pass on what a node tells, but for refusals, which are counted for the fleet."""
 
     def __init__(self, node: str, onward: Reporter, refusals: Refusals) -> None:
@@ -113,10 +113,10 @@ class _NodeReporter(Reporter):
             self._onward.failure(failure, at)
 
 
-class _NodeScreen:
+class _FleetNodeScreen:
     """Shows nothing of a node's job, which is Slurm, except lost machines."""
 
-    def __init__(self, node: str, lost: LostNodes) -> None:
+    def __init__(self, node: str, lost: LostFleetNodes) -> None:
         self._node, self._lost = node, lost
 
     def show(self, result: Pass, usd: float, upper_usd: float) -> None:
@@ -127,7 +127,7 @@ class _NodeScreen:
 
 
 def _counted(reporter_of: Callable[[str], Reporter], refusals: Refusals) -> Callable[[str], Reporter]:
-    return lambda name: _NodeReporter(name, reporter_of(name), refusals)
+    return lambda name: _FleetNodeReporter(name, reporter_of(name), refusals)
 
 
 class FleetWatch(WatchAll[Reporter]):
@@ -140,13 +140,13 @@ class FleetWatch(WatchAll[Reporter]):
         if not choice.as_json:
             # A program gets each event.
             reporter_of = _counted(reporter_of, Refusals(reporter))
-        self._fleet, self._reporter, lost = Fleet(choice, reporter, reporter_of), reporter, LostNodes()
+        self._fleet, self._reporter, lost = Fleet(choice, reporter, reporter_of), reporter, LostFleetNodes()
         self._lost, self._said, self._wrong = lost, "", dict[str, str]()
         self._choice, self._reckon_at = choice, 0.0
         self._reader: UsageReader | None = None
 
-        def screen(_: Reporter, session: Session) -> _NodeScreen:
-            return _NodeScreen(session.spec.name, lost)
+        def screen(_: Reporter, session: Session) -> _FleetNodeScreen:
+            return _FleetNodeScreen(session.spec.name, lost)
 
         name, known = self._fleet.spec.name, self._fleet.known()
         periodic = PeriodicTask(self._tend, TEND_SECONDS, lost.wake)
@@ -172,7 +172,7 @@ class FleetWatch(WatchAll[Reporter]):
             # By their common cost, as before.
             spec = self._fleet.spec
             head = Session(self._choice, self._reporter, spec, together=self._together.get(spec.name))
-            run(turn(head, _NodeScreen("", self._lost), None, threading.Event(), on_vm=True))
+            run(turn(head, _FleetNodeScreen("", self._lost), None, threading.Event(), on_vm=True))
 
     def _count(self, name: str) -> None:
         session = self._fleet.node(name, SlurmController("", 0, ""))

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from orchestrator.domain.job_progress import seconds_remaining
 from orchestrator.planning.fleet.tasks import TaskState
-from orchestrator.planning.fleet.use import JobHistory, NodeLane, NodeUseSpan
+from orchestrator.planning.fleet.use import FleetNodeLane, FleetNodeUseSpan, JobHistory
 from orchestrator.planning.fleet.users import SHARED
 from orchestrator.pricing.use_spans import Use
 
@@ -63,7 +63,7 @@ class FleetCost:
 VM = "VM"
 
 
-def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
+def fleet_cost(found: Iterable[FleetNodeLane], vm: Amount) -> FleetCost:
     """Return the cost of the time in *found*, plus the VM's."""
     jobs: dict[str, Amount] = defaultdict(Amount)
     tasks: dict[tuple[str, int], Amount] = defaultdict(Amount)
@@ -81,7 +81,7 @@ def fleet_cost(found: Iterable[NodeLane], vm: Amount) -> FleetCost:
     return FleetCost(dict(jobs), dict(tasks), {**{use: others[use] for use in order}, VM: vm}, unpriced)
 
 
-def _more(amount: Amount, part: NodeUseSpan) -> Amount:
+def _more(amount: Amount, part: FleetNodeUseSpan) -> Amount:
     usd, full = part.usd or 0.0, part.on_demand_usd or 0.0
     return Amount(
         amount.seconds + part.until - part.since, amount.usd + usd, amount.on_demand_usd + full,
@@ -89,7 +89,7 @@ def _more(amount: Amount, part: NodeUseSpan) -> Amount:
     )  # fmt: skip
 
 
-def running(found: Iterable[NodeLane], now: float) -> frozenset[tuple[str, int]]:
+def running(found: Iterable[FleetNodeLane], now: float) -> frozenset[tuple[str, int]]:
     """Return the (job, number) of each task that runs now, as far as heartbeats show it."""
     ends = (lane.use_spans[-1] for lane in found if lane.has_machine and lane.use_spans)
     return frozenset((one.job, one.task) for one in ends if one.use is Use.TRAINING and one.until >= now)
@@ -194,7 +194,7 @@ def _united(spans: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def queue_curve(
-    jobs: Iterable[JobHistory], found: Iterable[NodeLane]
+    jobs: Iterable[JobHistory], found: Iterable[FleetNodeLane]
 ) -> tuple[list[tuple[float, int, int]], int]:
     """
     Return (time, running, waiting) at each change, and the number of tasks that are left out.
@@ -250,7 +250,7 @@ class FleetUsage:
     name: str
     now: float
     jobs: tuple[JobHistory, ...]
-    lanes: tuple[NodeLane, ...]
+    lanes: tuple[FleetNodeLane, ...]
     cost: FleetCost
     at_work: frozenset[tuple[str, int]]
     eta: Mapping[str, float]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.planning.fleet.gate import OPEN, gate
-from orchestrator.planning.fleet.size import FleetNode, NodePhase
+from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase
 from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
 
 MOVE_AFTER = 60.0
@@ -94,7 +94,7 @@ def gather(
     free = tuple(node.name for node in nodes if node.bound_to and _stands(node))
     if lack is None or since is None or now - since < MOVE_AFTER:
         return Gathering(free=free if lack is None else ())
-    up = [node for node in nodes if node.phase is NodePhase.UP]
+    up = [node for node in nodes if node.phase is FleetNodePhase.UP]
     if len(up) < lack.task.least:
         return Gathering()
     able = [zone for zone in zones if zone not in refused] or zones
@@ -112,5 +112,5 @@ def gather(
 
 def _stands(node: FleetNode) -> bool:
     """Return whether a node is in a zone that Slurm knows, and could have a task."""
-    here = node.phase is NodePhase.UP and not node.slurm.states & _ABSENT and not node.slurm.going
+    here = node.phase is FleetNodePhase.UP and not node.slurm.states & _ABSENT and not node.slurm.going
     return here and bool(node.slurm.zone)

@@ -19,7 +19,7 @@ from orchestrator.planning.fleet.users import FleetUsers
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 
 
-class NodePhase(Enum):
+class FleetNodePhase(Enum):
     """The state of a node's deployment by its record."""
 
     UP = "up"
@@ -63,7 +63,7 @@ class FleetNode:
     """
 
     name: str
-    phase: NodePhase
+    phase: FleetNodePhase
     slurm: SlurmNode = SlurmNode()
     free_since: float | None = None
     bound_to: str = ""
@@ -128,7 +128,7 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
     changes nothing. A node that is being created counts as existing.
     """
     wanted = wanted_nodes(size, waiting, sum(node.has_task for node in nodes))
-    up = [node for node in nodes if node.phase is NodePhase.UP]
+    up = [node for node in nodes if node.phase is FleetNodePhase.UP]
     going = [node for node in up if node.slurm.going]
     there = [node for node in up if not node.slurm.going]
     # A node with a task is never deleted: Slurm may have started the task just before the drain.
@@ -136,15 +136,15 @@ def resize(size: FleetSpec, waiting: int, nodes: Sequence[FleetNode], now: float
     free = [node for node in going if not node.has_task]
     short = max(0, wanted - len(there) - len(staying))
     staying += free[:short]
-    leaving = [node for node in nodes if node.phase is NodePhase.LEAVING]
+    leaving = [node for node in nodes if node.phase is FleetNodePhase.LEAVING]
     if size.min_idle is None:
         # A fleet of a fixed size: what is missing or too many is for `fleet up`, which asks first. But one that was
         # taken away to come back in another zone is wanted, also if a watch was killed in between.
         ends = [*free[short:], *(node for node in leaving if node.slurm.going)]
-        back = tuple(node.name for node in nodes if node.phase is NodePhase.NONE and node.slurm.going)
+        back = tuple(node.name for node in nodes if node.phase is FleetNodePhase.NONE and node.slurm.going)
         return Resize(wanted, tuple(node.name for node in staying), back, tuple(node.name for node in ends))
     ends = [*free[short:], *leaving]
-    start = [node for node in nodes if node.phase is NodePhase.NONE][
+    start = [node for node in nodes if node.phase is FleetNodePhase.NONE][
         : max(0, wanted - len(there) - len(staying))
     ]
     idle = [(node.free_since, node) for node in there if node.free_since is not None and not node.has_task]

@@ -77,7 +77,7 @@ Rates = tuple[float | None, float | None, float | None]
 
 
 @dataclass(frozen=True)
-class NodeFacts:
+class FleetNodeFacts:
     """
     One node: *spans* with a machine, and when the machine of each incarnation was *ready*.
 
@@ -91,7 +91,7 @@ class NodeFacts:
 
 
 @dataclass(frozen=True)
-class NodeUseSpan:
+class FleetNodeUseSpan:
     """A span of a node's time and its use; *job* and *task* are those that used it, even if their work was lost."""
 
     since: float
@@ -105,11 +105,11 @@ class NodeUseSpan:
 
 
 @dataclass(frozen=True)
-class NodeLane:
+class FleetNodeLane:
     """The time of one node; *has_machine* says that it has one now."""
 
     name: str
-    use_spans: tuple[NodeUseSpan, ...]
+    use_spans: tuple[FleetNodeUseSpan, ...]
     has_machine: bool
 
 
@@ -124,7 +124,9 @@ class _Run:
     then: Use = Use.IDLE
 
 
-def lanes(nodes: Iterable[NodeFacts], jobs: Iterable[JobHistory], now: float) -> tuple[NodeLane, ...]:
+def lanes(
+    nodes: Iterable[FleetNodeFacts], jobs: Iterable[JobHistory], now: float
+) -> tuple[FleetNodeLane, ...]:
     """Return what each node did from its first machine until *now*, without gaps while it had one."""
     begun: dict[str, list[tuple[JobHistory, Start, Start | None]]] = defaultdict(list)
     for job in jobs:
@@ -140,8 +142,10 @@ def _followed(found: Sequence[T]) -> Iterator[tuple[T, T | None]]:
     return zip(found, (*found[1:], None), strict=False)
 
 
-def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None]], now: float) -> NodeLane:
-    found: list[NodeUseSpan] = []
+def _lane(
+    node: FleetNodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None]], now: float
+) -> FleetNodeLane:
+    found: list[FleetNodeUseSpan] = []
     spans = sorted(node.spans, key=lambda span: span.since)
     for span, after in _followed(spans):
         end = max(span.since, min(now, span.until or now, after.since if after else now))
@@ -156,7 +160,7 @@ def _lane(node: NodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None
             hours = (part.until - part.since) / 3600
             usd, most, full = (None if price is None else price * hours for price in rates)
             found.append(replace(part, usd=usd, upper_usd=most, on_demand_usd=full))
-    return NodeLane(node.name, tuple(found), any(span.until is None for span in spans))
+    return FleetNodeLane(node.name, tuple(found), any(span.until is None for span in spans))
 
 
 def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now: float) -> _Run:
@@ -185,7 +189,7 @@ def _saved(start: Start, reported: float) -> float:
     return min(reported, max(start.at, heartbeat.committed_at or start.at))
 
 
-def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[NodeUseSpan]:
+def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[FleetNodeUseSpan]:
     """Yield the spans of one machine's lifetime: starting, its tasks, idle, lost."""
     known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
     if not known:
@@ -209,6 +213,6 @@ def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -
     yield from _part(at, end, Use.IDLE)
 
 
-def _part(since: float, until: float, use: Use, job: str = "", task: int = -1) -> Iterator[NodeUseSpan]:
+def _part(since: float, until: float, use: Use, job: str = "", task: int = -1) -> Iterator[FleetNodeUseSpan]:
     if until > since:
-        yield NodeUseSpan(since, until, use, job, task)
+        yield FleetNodeUseSpan(since, until, use, job, task)
