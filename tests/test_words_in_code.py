@@ -319,7 +319,7 @@ def plain_names(path: Path) -> Iterator[str]:
 
 
 def test_a_world_is_what_a_pass_has_observed():
-    """What tests simulate is not observed: it is a simulation, a stage or a state."""
+    """What tests simulate is not observed: it is a simulation, a lab or a state."""
     found = {
         f"{path.relative_to(ROOT)}: {node.name}"
         for folder in ("orchestrator", "tests", "benchmarks")

@@ -29,41 +29,41 @@ LOOK = 15.0
 
 
 @contextmanager
-def process(stage, spec, place, **options):
+def process(lab, spec, place, **options):
     """
     Start a process that may act.
 
     On the computer of a killed one it is known to be dead; elsewhere its lease must run out first.
     """
-    began, found, calls = stage.clock.now(), None, Counter(stage.cloud.calls)
+    began, found, calls = lab.clock.now(), None, Counter(lab.cloud.calls)
     there = {"beside": True, "who": "there"} if place == ELSEWHERE else {}
     while found is None:
         try:
-            found = stage.controller(spec, place, **there, **options)
+            found = lab.controller(spec, place, **there, **options)
         except LeaseHeldError:
-            assert stage.clock.now() - began <= LIFE, "nobody could take over from a dead process"
-            stage.clock.advance(LOOK)
+            assert lab.clock.now() - began <= LIFE, "nobody could take over from a dead process"
+            lab.clock.advance(LOOK)
     try:
         yield found
     finally:
         found.lease.release()
-        asked(stage, calls)
+        asked(lab, calls)
 
 
-def up(stage, spec, place=HERE):
+def up(lab, spec, place=HERE):
     """`tpuctl up`."""
     # Nobody is logged in there, and settings of one run leave no mark for quick answers.
     where = SimpleNamespace(cloud="local", settings=("tpu.spot=true",))
-    retained = SimpleNamespace(spec=spec, project=PROJECT, folder=stage.folder / place, choice=where)
-    with process(stage, spec, place) as made:
-        stage.step("save the spec", lambda: remember(retained))
+    retained = SimpleNamespace(spec=spec, project=PROJECT, folder=lab.folder / place, choice=where)
+    with process(lab, spec, place) as made:
+        lab.step("save the spec", lambda: remember(retained))
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         return pass_until(Goal.JOB.reached, made.loop, made.deployment, Reporter(), made.turns())
 
 
-def adopt(stage, spec, place=HERE):
+def adopt(lab, spec, place=HERE):
     """`tpuctl adopt theirs`, and the `up` that follows."""
-    with process(stage, spec, place) as made:
+    with process(lab, spec, place) as made:
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         room = frozenset({Kind.BUCKET, Kind.VM, Kind.BUNDLE})
         maker = Loop(replace(made.deployment, only=room))
@@ -71,16 +71,16 @@ def adopt(stage, spec, place=HERE):
         found = made.cloud.nodes.inspect(THEIRS, ZONE).value
         if not is_adopted(spec, found.node.labels):
             parts = made.deployment
-            world = observe(parts.cloud, spec, made.record, stage.bucket, stage.clock.now())
+            world = observe(parts.cloud, spec, made.record, lab.bucket, lab.clock.now())
             assert not list(obstacles(spec, found, [n.name for n in world.known_nodes if n.name != THEIRS]))
             assert not list(differing_lines(spec, found, parts.blueprint.service_account))
             Adoption(parts, parts.blueprint.public_key).take(found, world)
         return made.run(Goal.JOB.reached)
 
 
-def adopt_vm(stage, spec, place=HERE):
+def adopt_vm(lab, spec, place=HERE):
     """`tpuctl adopt --vm`, and the `up` that follows."""
-    with process(stage, spec, place) as made:
+    with process(lab, spec, place) as made:
         record_wanted(made.deployment, DIGEST["bundle"], DIGEST["agent"])
         name, zone, parts = vm_name(spec), vm_zone(spec), made.deployment
         found = made.cloud.vms.inspect(name, zone).value
@@ -100,22 +100,22 @@ def adopt_vm(stage, spec, place=HERE):
         return made.run(Goal.JOB.reached)
 
 
-def adopt_bucket(stage, spec, place=HERE):
+def adopt_bucket(lab, spec, place=HERE):
     """`tpuctl adopt --bucket`, and the `up` that follows."""
-    with process(stage, spec, place) as made:
-        found = made.cloud.buckets.inspect(stage.bucket).value
+    with process(lab, spec, place) as made:
+        found = made.cloud.buckets.inspect(lab.bucket).value
         if DEPLOYMENT_LABEL not in found.bucket.labels:
             take_bucket(made.deployment, found, "keep")
-    return up(stage, spec, place)
+    return up(lab, spec, place)
 
 
-def watch(stage, spec, place=HERE):
+def watch(lab, spec, place=HERE):
     """`tpuctl watch`, until there is nothing to do; one that has ended stays so."""
-    with process(stage, spec, place) as made:
+    with process(lab, spec, place) as made:
         return made.run(Goal.JOB.reached)
 
 
-def down(stage, spec, place=HERE, *, data=False):
+def down(lab, spec, place=HERE, *, data=False):
     """`tpuctl down`, with --delete-data if *data*; return what it says is left."""
-    with process(stage, spec, place, forgiving=True) as made:
-        return delete_all(made.deletion(), stage.bucket if data else "")
+    with process(lab, spec, place, forgiving=True) as made:
+        return delete_all(made.deletion(), lab.bucket if data else "")

@@ -139,17 +139,17 @@ class CrashLab(EngineLab):
 
 
 @contextmanager
-def one_thread(stage):
+def one_thread(lab):
     """Let everything of the engine happen in this thread, each write to the disk and each mutating call a step."""
     answered = call_gate._answered
 
     def called(method, fault, make):
         if READS.search(method):
             return answered(method, fault, make)
-        return stage.step(method, lambda: answered(method, fault, make))
+        return lab.step(method, lambda: answered(method, fault, make))
 
     def saved(what, write):
-        return lambda *words: stage.step(what, lambda: write(*words))
+        return lambda *words: lab.step(what, lambda: write(*words))
 
     changes = [
         (call_gate, "_answered", called),
@@ -165,7 +165,7 @@ def one_thread(stage):
         patch.start()
     try:
         with one_after_the_other():
-            yield stage
+            yield lab
     finally:
         for patch in patches:
             patch.stop()

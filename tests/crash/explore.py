@@ -42,18 +42,18 @@ class Found:
 
 
 def begun(folder, scenario, *, latency="scaled"):
-    """Return a stage with the state in which a scenario begins."""
-    stage = CrashLab(folder, latency=latency)
-    stage.scenario = scenario
-    scenario.prepare(stage)
-    stage.change(**scenario.settings)
-    stage.before = observe(stage, scenario.spec)
-    return stage
+    """Return a lab with the state in which a scenario begins."""
+    lab = CrashLab(folder, latency=latency)
+    lab.scenario = scenario
+    scenario.prepare(lab)
+    lab.change(**scenario.settings)
+    lab.before = observe(lab, scenario.spec)
+    return lab
 
 
-def points_of(stage):
+def points_of(lab):
     """Return the points of a scenario's command."""
-    return stage.points(lambda found: found.scenario.run(found, found.scenario.spec))
+    return lab.points(lambda found: found.scenario.run(found, found.scenario.spec))
 
 
 def singles(folder, scenario, found, *, first=0, every=1, latency="scaled"):
@@ -62,23 +62,23 @@ def singles(folder, scenario, found, *, first=0, every=1, latency="scaled"):
 
     Once more with the first lists of whoever comes too old to show what was made just before the kill.
     """
-    stage = begun(folder, scenario, latency=latency)
-    with one_thread(stage):
-        for point, number in _states(stage, found)[first::every]:
+    lab = begun(folder, scenario, latency=latency)
+    with one_thread(lab):
+        for point, number in _states(lab, found)[first::every]:
             for way in scenario.ways:
                 for place in (HERE, ELSEWHERE):
-                    _try(stage, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
+                    _try(lab, point, way, place, found, f"killed {point.what}; {way.name} ({place[:4]})")
                 text = f"killed {point.what}; {way.name} (old lists)"
-                _try(stage, point, way, HERE, found, text, old_lists=OLD)
+                _try(lab, point, way, HERE, found, text, old_lists=OLD)
                 found.singles += 3 * number
             found.states += 1
 
 
-def _states(stage, found):
+def _states(lab, found):
     """Return the first of the points that leave states alike behind, and how many points these are."""
-    stage.alike = partial(fingerprint, journal=True, lease=True)
-    points = points_of(stage)
-    found.points, found.steps = len(points), stage.callers
+    lab.alike = partial(fingerprint, journal=True, lease=True)
+    points = points_of(lab)
+    found.points, found.steps = len(points), lab.callers
     firsts = {point.alike: point for point in reversed(points)}
     return [(firsts[alike], number) for alike, number in Counter(p.alike for p in points).items()]
 
@@ -91,12 +91,12 @@ def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
     *seconds*-th. With *prune*, states that are alike for whoever comes next are gone on from once only: as
     deep as one likes, and to the very end where no new state is met. *found.kills* counts by depth.
     """
-    stage = begun(folder, scenario, latency="instant")
+    lab = begun(folder, scenario, latency="instant")
     if prune:
-        stage.alike = partial(fingerprint, journal=scenario.journal)
+        lab.alike = partial(fingerprint, journal=scenario.journal)
     known, way = {}, scenario.ways[0]
-    with one_thread(stage):
-        level, found.kills = [("", point) for point in points_of(stage)[::firsts]], []
+    with one_thread(lab):
+        level, found.kills = [("", point) for point in points_of(lab)[::firsts]], []
         while level:
             found.kills.append(len(level))
             deeper = []
@@ -106,33 +106,33 @@ def kills(folder, scenario, found, *, most=2, firsts=1, seconds=1, prune=True):
                     continue
                 text, points = f"{before}killed {point.what}; ", []
                 if len(found.kills) < most:
-                    points = _go_on(stage, point, way, found, text)[::seconds]
+                    points = _go_on(lab, point, way, found, text)[::seconds]
                     deeper += [(text, later) for later in points]
                 else:
-                    _try(stage, point, way, HERE, found, f"{text}{way.name}")
+                    _try(lab, point, way, HERE, found, f"{text}{way.name}")
                 known[point.alike] = len(points)
                 found.states += 1
             level = deeper
 
 
-def _go_on(stage, point, way, found, text):
+def _go_on(lab, point, way, found, text):
     """Put the state of a point back, let somebody come, and return the points of that."""
     points = []
 
-    def go(stage, spec, place):
-        points.extend(stage.points(lambda _: way.go(stage, spec, place)))
+    def go(lab, spec, place):
+        points.extend(lab.points(lambda _: way.go(lab, spec, place)))
 
-    _try(stage, point, replace(way, go=go), HERE, found, f"{text}{way.name}")
+    _try(lab, point, replace(way, go=go), HERE, found, f"{text}{way.name}")
     return points
 
 
-def _try(stage, point, way, place, found, text, old_lists=0.0):
+def _try(lab, point, way, place, found, text, old_lists=0.0):
     """Put the state of a point back, let somebody come, and note what does not hold."""
-    stage.thaw(point.state)
-    stage.age_lists(old_lists)
+    lab.thaw(point.state)
+    lab.age_lists(old_lists)
     try:
-        way.go(stage, stage.scenario.spec, place)
-        way.check(stage, stage.scenario, stage.before)
+        way.go(lab, lab.scenario.spec, place)
+        way.check(lab, lab.scenario, lab.before)
     except Exception as error:  # each violation is reported with its point, whatever it is
         where = traceback.extract_tb(error.__traceback__)[-1]
         found.violations.append(f"{text}: {type(error).__name__}: {error} ({where.name}:{where.lineno})")
@@ -144,12 +144,12 @@ def abandoned(folder, scenario, found, *, first=0, every=1):
 
     The VM ends by itself, and the next command of another deployment ends the rest.
     """
-    stage = begun(folder, scenario)
-    with one_thread(stage):
-        for point, number in _states(stage, found)[first::every]:
-            stage.thaw(point.state)
+    lab = begun(folder, scenario)
+    with one_thread(lab):
+        for point, number in _states(lab, found)[first::every]:
+            lab.thaw(point.state)
             try:
-                check_abandoned(stage, scenario.spec)
+                check_abandoned(lab, scenario.spec)
             except Exception as error:  # each violation is reported with its point, whatever it is
                 found.violations.append(f"killed {point.what}; abandoned: {type(error).__name__}: {error}")
             found.singles += number

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.crash.fleet_scenarios import SCENARIOS, FleetStage, Wrong
+from tests.crash.fleet_scenarios import SCENARIOS, FleetCrashLab, Wrong
 from tests.kit.cloud import Cloud
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
@@ -113,12 +113,12 @@ def explore(scenario, folder, *, first=0, every=1, ways=None):
         return chosen if ways is not None else (chosen[number // every % len(chosen)],)
 
     with Cloud(folder).open() as cloud:
-        stage = FleetStage(cloud, scenario)
-        scenario.before(stage)
+        lab = FleetCrashLab(cloud, scenario)
+        scenario.before(lab)
         points = Points(cloud, wanted)
         try:
-            scenario.go(stage, kill=points)
-            stage.finish(scenario)
+            scenario.go(lab, kill=points)
+            lab.finish(scenario)
         except Wrong as wrong:
             found.violations.append(f"{scenario.name}, killed {points.what or 'nowhere'}: {wrong}")
         except Exception:  # whatever it is, it is reported

@@ -23,44 +23,44 @@ class Scenario:
     """
     Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
 
-    *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the stage after the command
+    *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the lab after the command
     was typed again; it raises Wrong. *file* is the fleet's file, *gone* says that the command ends the fleet.
     """
 
     name: str
     words: tuple
-    before: Callable = lambda stage: None
-    check: Callable = lambda stage: None
+    before: Callable = lambda lab: None
+    check: Callable = lambda lab: None
     nodes: int | None = 2
     seconds: float | None = None
     ways: tuple = (HERE, ELSEWHERE, DOWN)
     file: dict = field(default_factory=dict)
     gone: bool = False
 
-    def go(self, stage, kill=()):
+    def go(self, lab, kill=()):
         """Type the command; if it was killed, go on as the points say. Raise Wrong where that does not end well."""
-        said = stage.type(stage.owner, self.words, self.seconds, kill=kill)
+        said = lab.type(lab.owner, self.words, self.seconds, kill=kill)
         way = HERE if said.code is not None else kill.way
         if way == DOWN:
-            stage.well(stage.owner, ("down", "--yes"))
-            stage.nothing()
+            lab.well(lab.owner, ("down", "--yes"))
+            lab.nothing()
             return
         if said.code is None:
             if way == ELSEWHERE:
                 # The error names the holder of the lease, and nothing may be changed; later the lease has run out.
-                stage.type(stage.away, self.words, self.seconds)
-                stage.cloud.wait(LEASE)
-            stage.well(stage.away if way == ELSEWHERE else stage.owner, self.words, self.seconds)
+                lab.type(lab.away, self.words, self.seconds)
+                lab.cloud.wait(LEASE)
+            lab.well(lab.away if way == ELSEWHERE else lab.owner, self.words, self.seconds)
         elif said.code not in ENDS:
             raise Wrong(f"it ends with {said.code} without a kill: {said.err[-600:]}")
         if self.gone:
-            stage.nothing()
+            lab.nothing()
             return
-        stage.as_many(self.nodes)
-        self.check(stage)
+        lab.as_many(self.nodes)
+        self.check(lab)
 
 
-class FleetStage:
+class FleetCrashLab:
     """A cloud, the owner's computer and another one, and the jobs that were submitted."""
 
     def __init__(self, cloud, scenario):
@@ -157,133 +157,133 @@ class FleetStage:
         return remaining
 
 
-def up(stage, job=0, **more):
+def up(lab, job=0, **more):
     """A fleet is up, with a job of some tasks if *job*."""
-    stage.well(stage.owner, ("up", "--yes"))
+    lab.well(lab.owner, ("up", "--yes"))
     if job:
-        submit(stage, "sweep", job, **more)
+        submit(lab, "sweep", job, **more)
 
 
-def submit(stage, name, tasks, **more):
+def submit(lab, name, tasks, **more):
     """Submit a job."""
-    stage.jobs[name] = {"tasks": tasks, "steps": 15, **more}
-    stage.well(stage.owner, ("submit", f"{name}.yaml"))
+    lab.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+    lab.well(lab.owner, ("submit", f"{name}.yaml"))
 
 
-def queued_once(stage, *tasks):
+def queued_once(lab, *tasks):
     """Slurm has these tasks, each once."""
-    if sorted(stage.queue) != sorted(tasks):
-        raise Wrong(f"Slurm has {sorted(stage.queue)}")
+    if sorted(lab.queue) != sorted(tasks):
+        raise Wrong(f"Slurm has {sorted(lab.queue)}")
 
 
-def to_submit(stage, name, tasks, **more):
+def to_submit(lab, name, tasks, **more):
     """A job is written to a file."""
-    stage.jobs[name] = {"tasks": tasks, "steps": 15, **more}
+    lab.jobs[name] = {"tasks": tasks, "steps": 15, **more}
 
 
-def before_submit(stage):
+def before_submit(lab):
     """A fleet is up, and a job is in its file."""
-    up(stage)
-    to_submit(stage, "sweep", 3)
+    up(lab)
+    to_submit(lab, "sweep", 3)
 
 
-def before_submit_after(stage):
+def before_submit_after(lab):
     """A job runs, and one that comes after it is in its file."""
-    up(stage, 1, steps=30)
-    to_submit(stage, "next", 2, after=["sweep"])
+    up(lab, 1, steps=30)
+    to_submit(lab, "next", 2, after=["sweep"])
 
 
-def waits_for_it(stage):
+def waits_for_it(lab):
     """The second job is queued once, and waits for the first."""
-    queued_once(stage, ("sweep", 0), ("next", 0), ("next", 1))
-    (controller,) = stage.fleet.controllers.values()
+    queued_once(lab, ("sweep", 0), ("next", 0), ("next", 1))
+    (controller,) = lab.fleet.controllers.values()
     if any(task.node or not task.after for task in controller.tasks if task.name == "next"):
         raise Wrong("next does not wait")
 
 
-def held(stage, *, wanted):
+def held(lab, *, wanted):
     """Tasks that do not run are held, or not."""
-    queued_once(stage, *(("sweep", number) for number in range(4)))
-    (controller,) = stage.fleet.controllers.values()
+    queued_once(lab, *(("sweep", number) for number in range(4)))
+    (controller,) = lab.fleet.controllers.values()
     if any(task.held != wanted for task in controller.tasks if not task.node):
         raise Wrong(f"what waits should be {'held' if wanted else 'free'}")
 
 
-def before_release(stage):
+def before_release(lab):
     """A job is held."""
-    up(stage, 4, steps=30)
-    stage.well(stage.owner, ("hold", "sweep"))
+    up(lab, 4, steps=30)
+    lab.well(lab.owner, ("hold", "sweep"))
 
 
-def before_retry(stage):
+def before_retry(lab):
     """One task has failed, one was cancelled."""
-    up(stage, 3, steps=30)
-    stage.cloud.put_object("jobs/sweep/ends/2.failed", b'{"incarnation": 1}')
-    stage.well(stage.owner, ("cancel", "sweep/1"))
+    up(lab, 3, steps=30)
+    lab.cloud.put_object("jobs/sweep/ends/2.failed", b'{"incarnation": 1}')
+    lab.well(lab.owner, ("cancel", "sweep/1"))
 
 
-def tried_again(stage):
+def tried_again(lab):
     """All three tasks are queued."""
-    if stage.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
+    if lab.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
         raise Wrong("the failure is still marked")
-    queued_once(stage, *(("sweep", number) for number in range(3)))
+    queued_once(lab, *(("sweep", number) for number in range(3)))
 
 
-def cancelled(stage):
+def cancelled(lab):
     """Nothing is queued."""
-    queued_once(stage)
-    if {task["state"] for task in stage.owner.job("sweep")["tasks"]} != {"cancelled"}:
+    queued_once(lab)
+    if {task["state"] for task in lab.owner.job("sweep")["tasks"]} != {"cancelled"}:
         raise Wrong("not everything is cancelled")
 
 
-def before_a_preemption(stage):
+def before_a_preemption(lab):
     """A node will be preempted."""
-    up(stage, 4, steps=30)
-    stage.cloud.wait(300)
-    stage.cloud.later(30, lambda: stage.cloud.model.preempt("demo-002-tpu-g1", notice=False))
+    up(lab, 4, steps=30)
+    lab.cloud.wait(300)
+    lab.cloud.later(30, lambda: lab.cloud.model.preempt("demo-002-tpu-g1", notice=False))
 
 
-def before_forgetting(stage):
+def before_forgetting(lab):
     """Slurm has lost its state."""
-    up(stage, 3, steps=30)
-    for controller in stage.fleet.controllers.values():
+    up(lab, 3, steps=30)
+    for controller in lab.fleet.controllers.values():
         controller.lose_state()
 
 
-def before_fewer(stage):
+def before_fewer(lab):
     """Three nodes are up, two are wanted."""
-    stage.edit(fleet__nodes=3)
-    up(stage, 4, steps=30)
-    stage.edit(fleet__nodes=2)
+    lab.edit(fleet__nodes=3)
+    up(lab, 4, steps=30)
+    lab.edit(fleet__nodes=2)
 
 
-def before_more(stage):
+def before_more(lab):
     """One node is up, two are wanted."""
-    stage.edit(fleet__nodes=1)
-    up(stage, 4, steps=30)
-    stage.edit(fleet__nodes=2)
+    lab.edit(fleet__nodes=1)
+    up(lab, 4, steps=30)
+    lab.edit(fleet__nodes=2)
 
 
 GROWS = {"fleet__min_idle": 0, "fleet__idle": "1m"}
 
 
-def before_growth(stage):
+def before_growth(lab):
     """No node is up, and two tasks wait."""
-    up(stage, 2)
+    up(lab, 2)
 
 
-def before_shrinking(stage):
+def before_shrinking(lab):
     """One node is up, whose task has ended just now."""
-    up(stage, 1)
-    stage.well(stage.owner, ("watch",), 200)
-    if len(stage.cloud.in_use()) != 1 or stage.unended():
-        raise Wrong(f"the scenario begins with {stage.cloud.nodes()}")
+    up(lab, 1)
+    lab.well(lab.owner, ("watch",), 200)
+    if len(lab.cloud.in_use()) != 1 or lab.unended():
+        raise Wrong(f"the scenario begins with {lab.cloud.nodes()}")
 
 
-def none_torn(stage):
+def none_torn(lab):
     """No machine with a task was deleted."""
-    if stage.fleet.torn:
-        raise Wrong(f"deleted with the tasks {stage.fleet.torn}")
+    if lab.fleet.torn:
+        raise Wrong(f"deleted with the tasks {lab.fleet.torn}")
 
 
 SCENARIOS = (
@@ -291,7 +291,7 @@ SCENARIOS = (
     Scenario("up, fewer nodes", ("up", "--yes"), before_fewer),
     Scenario("up, more nodes", ("up", "--yes"), before_more),
     Scenario("submit", ("submit", "sweep.yaml"), before_submit,
-          lambda stage: queued_once(stage, *(("sweep", number) for number in range(3)))),
+          lambda lab: queued_once(lab, *(("sweep", number) for number in range(3)))),
     Scenario("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
     Scenario("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
     Scenario("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),

@@ -67,10 +67,10 @@ def is_port(found):
 
 
 class Port:
-    """Hand calls on to an adapter, and let the stage know which method is at work."""
+    """Hand calls on to an adapter, and let the lab know which method is at work."""
 
-    def __init__(self, name, adapter, stage):
-        self._name, self._adapter, self._stage = name, adapter, stage
+    def __init__(self, name, adapter, lab):
+        self._name, self._adapter, self._stage = name, adapter, lab
 
     def __getattr__(self, method):
         found, name = getattr(self._adapter, method), f"{self._name}.{method}"
@@ -97,11 +97,11 @@ class Port:
         return listed if name in LISTS else call
 
 
-def watched(cloud, stage):
+def watched(cloud, lab):
     """Return the adapters of a cloud, each behind its port."""
     known = {field.name for field in fields(cloud)}
     assert set(PORTS) <= known
     wrapped = {
-        name: Port(port, getattr(cloud, name), stage) for name, port in PORTS.items() if name != "remote"
+        name: Port(port, getattr(cloud, name), lab) for name, port in PORTS.items() if name != "remote"
     }
     return replace(cloud, **wrapped)

@@ -217,9 +217,9 @@ def warm(port):
     WARM.append(clients)
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as folder,
-        one_thread(CrashLab(Path(folder), latency="instant")) as stage,
+        one_thread(CrashLab(Path(folder), latency="instant")) as lab,
     ):
-        commands.up(stage, SPEC)
+        commands.up(lab, SPEC)
     assert threading.active_count() == 1
     gc.freeze()
 

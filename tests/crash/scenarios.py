@@ -98,68 +98,68 @@ class Scenario:
     settings: dict = field(default_factory=dict)
 
 
-def running(stage, spec=SPEC):
+def running(lab, spec=SPEC):
     """A deployment that trains, with a checkpoint; somebody else's machines are beside it."""
-    foreign_things(stage)
-    commands.up(stage, spec)
-    stage.wait(300)
+    foreign_things(lab)
+    commands.up(lab, spec)
+    lab.wait(300)
     files = (StoredFile("weights", 7, hashlib.sha256(b"weights").hexdigest()),)
-    stage.put(file_name(STEP, 1, 0, "weights"), b"weights")
-    manifest = Manifest(STEP, 1, 0, 1, 1, f"step-{STEP}", files, stage.clock.now())
-    stage.put(manifest_name(STEP, 1, 0), manifest.text().encode())
-    stage.wait(60)
+    lab.put(file_name(STEP, 1, 0, "weights"), b"weights")
+    manifest = Manifest(STEP, 1, 0, 1, 1, f"step-{STEP}", files, lab.clock.now())
+    lab.put(manifest_name(STEP, 1, 0), manifest.text().encode())
+    lab.wait(60)
 
 
-def preempted(stage):
+def preempted(lab):
     """TPU and VM are taken away together."""
-    running(stage)
-    stage.cloud.preempt("demo-tpu-g1", notice=False)
-    stage.cloud.preempt("demo-vm", notice=False)
+    running(lab)
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.cloud.preempt("demo-vm", notice=False)
 
 
-def messages(stage):
+def messages(lab):
     """The TPU has had its notice, and saves; there is another zone."""
-    running(stage, PAIR)
-    stage.cloud.preempt("demo-tpu-g1", notice=True)
-    stage.machines.report(phase="stopping", notice=True, preempted=True)
+    running(lab, PAIR)
+    lab.cloud.preempt("demo-tpu-g1", notice=True)
+    lab.machines.report(phase="stopping", notice=True, preempted=True)
 
 
-def suspended(stage):
+def suspended(lab):
     """The TPU that the queue has made is taken away; its queued resource stays, and holds quota."""
-    running(stage, QUEUED)
-    stage.cloud.preempt("demo-tpu-g1", notice=False)
-    stage.wait(5)
+    running(lab, QUEUED)
+    lab.cloud.preempt("demo-tpu-g1", notice=False)
+    lab.wait(5)
 
 
-def in_queue(stage):
+def in_queue(lab):
     """A request waits in the queue of a zone without capacity; its controller was killed."""
-    foreign_things(stage)
-    stage.cloud.fail_next("tpu.queuedResources.create", ["no-capacity"])
-    with commands.process(stage, QUEUED, HERE) as made:
+    foreign_things(lab)
+    lab.cloud.fail_next("tpu.queuedResources.create", ["no-capacity"])
+    with commands.process(lab, QUEUED, HERE) as made:
         made.want()
         made.run(seconds=60)
 
 
-def reported(stage):
+def reported(lab):
     """The job has reported that it is done."""
-    running(stage)
-    stage.machines.report(phase="done")
+    running(lab)
+    lab.machines.report(phase="done")
 
 
-def uncommitted(stage):
+def uncommitted(lab):
     """The job has ended with status 0, nothing was committed, and its files are in unclaimed/."""
-    foreign_things(stage)
-    commands.up(stage, SPEC)
-    stage.wait(300)
+    foreign_things(lab)
+    commands.up(lab, SPEC)
+    lab.wait(300)
     retained = UncommittedFile(
         "checkpoints/ckpt.pt", 5, hashlib.sha256(b"model").hexdigest(), UNCOMMITTED_FILE
     )
-    stage.put(UNCOMMITTED_FILE, b"model")
+    lab.put(UNCOMMITTED_FILE, b"model")
     body = UncommittedManifest(
-        1, 0, 1, 1, "b", "s", "auto", RescueMoment.UNCOMMITTED, True, (retained,), (), stage.clock.now()
+        1, 0, 1, 1, "b", "s", "auto", RescueMoment.UNCOMMITTED, True, (retained,), (), lab.clock.now()
     )
-    stage.put(uncommitted_name(1, 0), body.text().encode())
-    stage.machines.report(
+    lab.put(uncommitted_name(1, 0), body.text().encode())
+    lab.machines.report(
         phase="uncommitted",
         uncommitted="ckpt.pt",
         uncommitted_files=1,
@@ -171,15 +171,15 @@ def uncommitted(stage):
 def older(**changes):
     """Return what prepares a deployment whose record and lease an older tpuctl has written."""
 
-    def prepare(stage):
-        running(stage)
-        stage.wait(600)
-        path = stage.folder / HERE / "record.json"
+    def prepare(lab):
+        running(lab)
+        lab.wait(600)
+        path = lab.folder / HERE / "record.json"
         data = as_older(json.loads(path.read_bytes()), **changes)
         path.write_bytes(data)
-        stage.put(RECORD, data)
-        stage.put(LEASE, json.dumps({"id": "old", "who": "me", "command": "watch", "since": 0.0}).encode())
-        stage.wait(300)
+        lab.put(RECORD, data)
+        lab.put(LEASE, json.dumps({"id": "old", "who": "me", "command": "watch", "since": 0.0}).encode())
+        lab.wait(300)
 
     return prepare
 
@@ -220,9 +220,9 @@ def as_older(body, *, checksummed):
 def without_answer(command, error):
     """Return a command that is refused."""
 
-    def refused(stage, spec, place=HERE):
+    def refused(lab, spec, place=HERE):
         try:
-            command(stage, spec, place)
+            command(lab, spec, place)
         except error:
             return
         raise AssertionError(f"it was not refused with {error.__name__}")
@@ -230,19 +230,19 @@ def without_answer(command, error):
     return refused
 
 
-def mended(stage, spec, place=HERE):
+def mended(lab, spec, place=HERE):
     """The cause is gone, and the command is given again."""
-    stage.change(stockouts=frozenset(), quotas={}, denied_permissions=frozenset())
+    lab.change(stockouts=frozenset(), quotas={}, denied_permissions=frozenset())
     try:
-        commands.up(stage, spec, place)
+        commands.up(lab, spec, place)
     except CapacityError:
         # What was asked for before the kill may be refused only now; that says nothing about the next ask.
-        commands.up(stage, spec, place)
+        commands.up(lab, spec, place)
 
 
-def all_gone(stage, spec, place=HERE):
+def all_gone(lab, spec, place=HERE):
     """`down --delete-data`."""
-    remaining = commands.down(stage, spec, place, data=True)
+    remaining = commands.down(lab, spec, place, data=True)
     assert remaining == [], f"down says that {remaining} is left"
 
 
@@ -252,16 +252,16 @@ DOWN = NextTry("down", machines_gone, check_gone)
 DOWN_DATA = NextTry("down --delete-data", all_gone, check_gone)
 
 
-def watch_to_uncommitted(stage, spec, place=HERE):
+def watch_to_uncommitted(lab, spec, place=HERE):
     """`tpuctl watch`, which says at its end that nothing was committed."""
     with suppress(UncommittedError):
-        commands.watch(stage, spec, place)
+        commands.watch(lab, spec, place)
 
 
-def check_uncommitted(stage, scenario, before):
+def check_uncommitted(lab, scenario, before):
     """It is over and not done, nothing is paid for but a stopped VM's disk, and what was trained is there."""
-    check_over(stage, scenario, before, Outcome.UNCOMMITTED)
-    assert {UNCOMMITTED_FILE, uncommitted_name(1, 0)} <= set(stage.objects()), "what was trained is gone"
+    check_over(lab, scenario, before, Outcome.UNCOMMITTED)
+    assert {UNCOMMITTED_FILE, uncommitted_name(1, 0)} <= set(lab.objects()), "what was trained is gone"
 
 
 UNCOMMITTED = NextTry("watch again", watch_to_uncommitted, check_uncommitted)
@@ -280,10 +280,10 @@ def refused(name, error, **settings):
     )  # fmt: skip
 
 
-def check_mended(stage, scenario, before):
+def check_mended(lab, scenario, before):
     """When the cause is gone, the deployment comes up."""
-    mended(stage, scenario.spec)
-    check_running(stage, scenario, before)
+    mended(lab, scenario.spec)
+    check_running(lab, scenario, before)
 
 
 SCENARIOS = (

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answer for a stage: Google's calls, and those about time and machines."""
+    """Answer for a lab: Google's calls, and those about time and machines."""
 
     protocol_version = "HTTP/1.1"
     wbufsize = -1
@@ -29,14 +29,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         length = int(self.headers.get("content-length") or 0)
         body = self.rfile.read(length) if length else self._chunks()
-        stage = self.server.stage
+        lab = self.server.lab
         if self.path.startswith(CONTROL):
-            with stage.cloud.lock:
-                said = control(stage, self.path.removeprefix(CONTROL), json.loads(body))
+            with lab.cloud.lock:
+                said = control(lab, self.path.removeprefix(CONTROL), json.loads(body))
             self._answer(200, {"content-type": "application/json"}, json.dumps(said).encode())
             return
         asked = Request.parse(self.command, self.path, dict(self.headers.items()), body)
-        answer = stage.wire.answer(asked)
+        answer = lab.wire.answer(asked)
         self._answer(answer.status, answer.headers, answer.body)
 
     do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815 - the names that the base class looks for
@@ -65,19 +65,19 @@ class Handler(BaseHTTPRequestHandler):
         """Say nothing: a call is no news."""
 
 
-def control(stage, what, about):
+def control(lab, what, about):
     """Do what another process asks of the lab."""
     if what == "report":
-        stage.cloud.tick()
-        stage.machines.report()
+        lab.cloud.tick()
+        lab.machines.report()
     elif what == "startup":
-        stage.remote.put([], about["text"].encode(), "startup", 0o700)
+        lab.remote.put([], about["text"].encode(), "startup", 0o700)
     elif what == "start":
         script = RemoteScript(**about["script"])
-        stage.remote.run_elevated([Host(address) for address in about["addresses"]], script, 0)
+        lab.remote.run_elevated([Host(address) for address in about["addresses"]], script, 0)
     else:
-        stage.clock.advance(about["seconds"])
-    return {"now": stage.clock.now(), "elapsed": stage.clock.monotonic()}
+        lab.clock.advance(about["seconds"])
+    return {"now": lab.clock.now(), "elapsed": lab.clock.monotonic()}
 
 
 class Host:
@@ -88,7 +88,7 @@ class Host:
 
 
 class Quiet(ThreadingHTTPServer):
-    """Serve a stage; a client that was killed is no news."""
+    """Serve a lab; a client that was killed is no news."""
 
     daemon_threads = True
 
@@ -104,7 +104,7 @@ class Quiet(ThreadingHTTPServer):
 
 @contextmanager
 def served():
-    """Yield a server that answers for whichever stage it is given."""
+    """Yield a server that answers for whichever lab it is given."""
     server = Quiet(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -128,11 +128,11 @@ class Far:
             stdout=subprocess.PIPE,
         )
 
-    def request(self, stage, *, way=None, place=HERE, at=0):
+    def request(self, lab, *, way=None, place=HERE, at=0):
         """Run one command; return what it said and how it ended."""
-        about = {"scenario": stage.scenario.name, "way": way, "place": place, "at": at}
-        about |= {"bucket": stage.bucket, "folder": str(stage.folder), "port": self._server.server_address[1]}
-        self._server.stage = stage
+        about = {"scenario": lab.scenario.name, "way": way, "place": place, "at": at}
+        about |= {"bucket": lab.bucket, "folder": str(lab.folder), "port": self._server.server_address[1]}
+        self._server.lab = lab
         self._process.stdin.write(json.dumps(about).encode() + b"\n")
         self._process.stdin.flush()
         said = {}
@@ -160,20 +160,20 @@ def far():
 
 def real_singles(folder, scenario, found, requests, *, every=1, first=1, latency="scaled"):
     """Kill a real process at each of *every* so many steps; a fresh one goes on, and all must be well."""
-    stage = begun(folder, scenario, latency=latency)
-    start = stage.freeze()
-    whole = requests.request(stage)
+    lab = begun(folder, scenario, latency=latency)
+    start = lab.freeze()
+    whole = requests.request(lab)
     assert "points" in whole, f"{scenario.name} without a kill: {whole}"
     found.points = whole["points"]
     for at in range(first, whole["points"] + 1, every):
-        stage.thaw(start)
-        died = requests.request(stage, at=at)
+        lab.thaw(start)
+        died = requests.request(lab, at=at)
         try:
             # Threads race, so that a run may be over one step earlier than the one before.
             assert died["signal"] == signal.SIGKILL or died.get("points", 0) < at, died
-            ended = requests.request(stage, way=0)
+            ended = requests.request(lab, way=0)
             assert "points" in ended, ended
-            scenario.ways[0].check(stage, scenario, stage.before)
+            scenario.ways[0].check(lab, scenario, lab.before)
         except Exception as error:  # each violation is reported with its point, whatever it is
             where = traceback.extract_tb(error.__traceback__)[-1]
             text = f"SIGKILL {died.get('killed', at)}: {type(error).__name__}: {error}"

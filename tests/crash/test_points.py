@@ -63,8 +63,8 @@ def test_every_mutating_method_of_every_port_has_its_points(tmp_path):
     """A new one that the engine calls and no scenario meets fails here, with its name."""
     met = set()
     for number, scenario in enumerate(SCENARIOS):
-        with one_thread(begun(tmp_path / str(number), scenario)) as stage:
-            points_of(stage)
-            met |= {method for methods in stage.callers.values() for method in methods}
+        with one_thread(begun(tmp_path / str(number), scenario)) as lab:
+            points_of(lab)
+            met |= {method for methods in lab.callers.values() for method in methods}
     assert sorted(called_methods() - met) == []
     assert sorted(met - mutating_methods()) == [], "a method that only reads has changed something"
