@@ -93,7 +93,7 @@ def _put_python_itself_first():
 
 
 def pytest_itemcollected(item):
-    """Mark what runs real machines or stock programs as `machines`, which is a stage of its own."""
+    """Mark what runs real machines or stock programs as `machines`, which `.ci/run` runs apart."""
     if any(item.get_closest_marker(name) for name in LONG):
         item.add_marker("machines")
 

@@ -21,7 +21,7 @@ def gang_lost(fleet: RunningFleet) -> list[Figure]:
     fleet.wait("all slices train again", lambda: all(_newest(fleet, worker, 2) for worker in workers))
     firsts = [next(s.at for s in fleet.steps(JOB)[worker] if s.start > 1) for worker in workers]
     again = [sum(redone(fleet.steps(JOB)[worker])) for worker in workers]
-    claimed = fleet.stage.objects(f"jobs/{JOB}/starts/")
+    claimed = fleet.lab.objects(f"jobs/{JOB}/starts/")
     fleet.cancel(JOB)
     all_back = max(firsts) - lost
     return [
@@ -37,7 +37,7 @@ def gang_lost(fleet: RunningFleet) -> list[Figure]:
 
 def _slice(fleet: RunningFleet, node: str) -> int | None:
     """Return which slice of the task a node is, None for one that has no part of it."""
-    body = fleet.stage.read(f"nodes/{node}/.tpuctl/share.json")
+    body = fleet.lab.read(f"nodes/{node}/.tpuctl/share.json")
     found: int | None = json.loads(body).get("slice") if body else None
     return found
 

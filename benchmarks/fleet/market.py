@@ -133,7 +133,7 @@ def _queued(fleet: RunningFleet) -> set[int]:
 
 
 def _with_marker(fleet: RunningFleet) -> set[int]:
-    names = fleet.stage.objects(f"jobs/{JOB}/ends/")
+    names = fleet.lab.objects(f"jobs/{JOB}/ends/")
     return {int(name.rpartition("/")[2].partition(".")[0]) for name in names}
 
 
@@ -183,7 +183,7 @@ def committed_twice(fleet: RunningFleet) -> list[str]:
 
 
 def _items(fleet: RunningFleet, prefix: str) -> list[dict[str, str]]:
-    body = fleet.stage.get(f"/storage/v1/b/{fleet.stage.bucket()}/o?prefix={prefix.replace('/', '%2F')}")
+    body = fleet.lab.get(f"/storage/v1/b/{fleet.lab.bucket()}/o?prefix={prefix.replace('/', '%2F')}")
     found: list[dict[str, str]] = json.loads(body or b"{}").get("items", [])
     return found
 

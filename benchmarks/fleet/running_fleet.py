@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from orchestrator.emulator.control import call
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 
 NAME, ZONE, PROJECT = "bench", "us-central1-b", "local-project"
 TIMEOUT = 1800.0
@@ -46,21 +46,21 @@ class RunningFleet:
     """
 
     def __init__(self, folder: Path, nodes: int, settings: str = "", poll: str = "15s") -> None:
-        self.stage, self.nodes = Stage(folder, NAME), nodes
+        self.lab, self.nodes = ProcessLab(folder, NAME), nodes
         # Installed code has its bytecode; each command that compiles all of it would be another measurement.
-        self.stage.environment.pop("PYTHONDONTWRITEBYTECODE", None)
-        source = self.stage.work / "src"
+        self.lab.environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        source = self.lab.work / "src"
         source.mkdir()
         (source / "task.py").write_text(TASK.read_text())
-        (self.stage.work / "tpuctl.yaml").write_text(
+        (self.lab.work / "tpuctl.yaml").write_text(
             f"name: {NAME}\ntpu: {{type: v2-8, zones: [{ZONE}]}}\nfleet: {{nodes: {nodes}{settings}}}\n"
             f"watch: {{poll: {poll}}}\n"
         )
 
     def bring_up(self) -> None:
         """Bring it up, watch it from here, and wait until all nodes take work."""
-        self.stage.tpuctl("fleet", "up", "--yes", seconds=TIMEOUT)
-        self.watching = self.stage.start("fleet", "watch", "--json")
+        self.lab.tpuctl("fleet", "up", "--yes", seconds=TIMEOUT)
+        self.watching = self.lab.start("fleet", "watch", "--json")
         self.wait("all nodes take work", lambda: self.free() == self.nodes)
 
     # What a user does.
@@ -72,17 +72,17 @@ class RunningFleet:
         """Submit a job of tasks that make *steps* steps of *pause* seconds, and save every *every* steps."""
         notes = self.notes(name)
         notes.mkdir()
-        (self.stage.work / f"{name}.yaml").write_text(
+        (self.lab.work / f"{name}.yaml").write_text(
             JOB.format(
                 name=name, tasks=tasks, steps=steps, every=every, pause=pause, notes=notes,
                 more=f"{more}\n" if more else "",
             )
         )  # fmt: skip
-        self.stage.tpuctl("fleet", "submit", f"{name}.yaml", *words, seconds=TIMEOUT)
+        self.lab.tpuctl("fleet", "submit", f"{name}.yaml", *words, seconds=TIMEOUT)
 
     def cancel(self, name: str) -> None:
         """End a job, and wait until no task of it runs."""
-        self.stage.tpuctl("fleet", "cancel", name, seconds=TIMEOUT)
+        self.lab.tpuctl("fleet", "cancel", name, seconds=TIMEOUT)
         self.wait("all tasks have ended", lambda: not self.slurm("squeue", "-h").strip())
         self.wait("all nodes take work", lambda: self.free() == self.nodes)
 
@@ -92,19 +92,19 @@ class RunningFleet:
         """SIGKILL all of a node's machine, without a notice; return when that was."""
         number = max(self.machines_of(node))
         at = time.time()
-        call("preempt", {"name": f"{node}-tpu-g{number}", "notice": False}, folder=self.stage.cloud)
+        call("preempt", {"name": f"{node}-tpu-g{number}", "notice": False}, folder=self.lab.cloud)
         return at
 
     def machines_of(self, node: str) -> list[int]:
         """Return the numbers of the machines that a node has or had."""
-        names = (json.dumps(one) for one in self.stage.machines())
+        names = (json.dumps(one) for one in self.lab.machines())
         found = [text.partition(f"{node}-tpu-g")[2] for text in names if f"{node}-tpu-g" in text]
         return [int(text[: next(i for i, c in enumerate(f"{text}x") if not c.isdigit())]) for text in found]
 
     def delete_vm(self) -> None:
         """Delete the VM with its disk, as somebody in the console does."""
         path = f"/compute/v1/projects/{PROJECT}/zones/{ZONE}/instances/{NAME}-vm"
-        endpoint = json.loads((self.stage.cloud / "daemon.json").read_text())["endpoint"]
+        endpoint = json.loads((self.lab.cloud / "daemon.json").read_text())["endpoint"]
         urllib.request.urlopen(urllib.request.Request(endpoint + path, method="DELETE"), timeout=60).close()
 
     # What Slurm says, asked beside the product.
@@ -113,7 +113,7 @@ class RunningFleet:
     def head(self) -> Path:
         """Return Slurm's folder on the VM; the newest VM's."""
         return max(
-            self.stage.cloud.glob(f"machines/vm-*-{NAME}-vm-*/opt/tpuctl/slurm"),
+            self.lab.cloud.glob(f"machines/vm-*-{NAME}-vm-*/opt/tpuctl/slurm"),
             key=lambda p: p.stat().st_ctime,
         )
 
@@ -152,7 +152,7 @@ class RunningFleet:
 
     def notes(self, job: str) -> Path:
         """Return the folder with the steps of a job."""
-        return self.stage.folder / f"steps-{job}"
+        return self.lab.folder / f"steps-{job}"
 
     def steps(self, job: str) -> dict[str, list[Step]]:
         """Return the steps of each task and worker (`3.0`) in order of time, without a line that a kill has cut."""
@@ -165,15 +165,15 @@ class RunningFleet:
 
     def ended(self, job: str) -> int:
         """Return how many tasks have their mark."""
-        return len(self.stage.objects(f"jobs/{job}/ends/"))
+        return len(self.lab.objects(f"jobs/{job}/ends/"))
 
     def starts(self, job: str) -> list[str]:
         """Return the starts of all tasks, as TASK.NUMBER.NODE."""
-        return [name.rpartition("/")[2] for name in self.stage.objects(f"jobs/{job}/starts/")]
+        return [name.rpartition("/")[2] for name in self.lab.objects(f"jobs/{job}/starts/")]
 
     def known(self, node: str, after: float) -> float | None:
         """Return when the watch said that the machine of a node is lost, None when it has not."""
-        text = (self.stage.folder / f"{self.watching.number}.out").read_text(errors="replace")
+        text = (self.lab.folder / f"{self.watching.number}.out").read_text(errors="replace")
         for line in text.splitlines():
             if f"{node}-tpu-" in line and ('"preempted"' in line or '"anew"' in line):
                 at = float(json.loads(line)["at"])
@@ -185,7 +185,7 @@ class RunningFleet:
         self, what: str, true: Callable[[], object], seconds: float = TIMEOUT, pause: float = 0.2
     ) -> float:
         """Wait until *true* says so; return when that was."""
-        self.stage.wait_for(what, true, seconds, pause)
+        self.lab.wait_for(what, true, seconds, pause)
         return time.time()
 
 
@@ -197,7 +197,7 @@ def watched(folder: Path, nodes: int, settings: str = "") -> Iterator[RunningFle
         fleet.bring_up()
         yield fleet
     finally:
-        fleet.stage.close()
+        fleet.lab.close()
 
 
 def redone(steps: list[Step]) -> list[int]:

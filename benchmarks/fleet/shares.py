@@ -67,7 +67,7 @@ def _running(fleet: RunningFleet) -> list[str]:
 def sizes(fleet: RunningFleet) -> dict[str, float]:
     """Return the mean resident megabytes of each of Slurm's daemons."""
     found: dict[str, list[float]] = {name: [] for name in DAEMONS}
-    for pid, _ in fleet.stage.processes():
+    for pid, _ in fleet.lab.processes():
         try:
             name = Path(f"/proc/{pid}/comm").read_text().strip()
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()

@@ -13,7 +13,7 @@ TASKS, QUERIES = 1000, 3
 
 def submission(fleet: RunningFleet) -> list[Figure]:
     """Submit to a fleet that is watched, and look at its queue, as processes of their own."""
-    (fleet.stage.work / "many.yaml").write_text(
+    (fleet.lab.work / "many.yaml").write_text(
         f"name: many\narray: {TASKS}\n"
         "job: {source: src, command: sleep 600, checkpoint: {format: marker}}\n"
     )
@@ -40,8 +40,8 @@ def timed(fleet: RunningFleet, *words: str) -> tuple[float, float]:
     """Run `tpuctl fleet WORDS`; return the seconds on the wall, and of computing by the process itself."""
     began = time.monotonic()
     process = subprocess.Popen(
-        [sys.executable, "-m", "orchestrator", "fleet", *words], cwd=fleet.stage.work,
-        env=fleet.stage.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        [sys.executable, "-m", "orchestrator", "fleet", *words], cwd=fleet.lab.work,
+        env=fleet.lab.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     _, status, used = os.wait4(process.pid, 0)
     ended = time.monotonic()

@@ -48,7 +48,7 @@ def main() -> None:
         try:
             text = table(*measured(scene, asked.runs))
         finally:
-            scene.stage.close()
+            scene.lab.close()
     print(text)
     if not asked.only_print:
         document.put("recovery", text)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.recovery.ours import put_job
 from benchmarks.recovery.scene import NODES, Scene, newest, next_job, wait
-from tests.e2e.stage import REPO
+from tests.e2e.process_lab import REPO
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def samples(
 
     Times that the loop adds are in the design's own seconds. *put* brings the job, with *more* variables.
     """
-    folder = scene.stage.folder / design.loop
+    folder = scene.lab.folder / design.loop
     folder.mkdir()
     put(folder)
     with running(scene, design, folder, more or {}):

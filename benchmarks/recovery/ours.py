@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.recovery.scene import Scene, newest, next_job, wait
-from tests.e2e.stage import EXAMPLE
+from tests.e2e.process_lab import EXAMPLE
 
 POLL = 15
 NAME = "bench"
@@ -35,21 +35,21 @@ def put_job(folder: Path) -> None:
 @contextmanager
 def watched(scene: Scene) -> Iterator[Path]:
     """Bring the example up and watch it; yield the file of its steps."""
-    stage, made = scene.stage, scene.stage.folder / "steps"
-    put_job(stage.work)
-    (stage.work / "tpuctl.yaml").write_text(
+    lab, made = scene.lab, scene.lab.folder / "steps"
+    put_job(lab.work)
+    (lab.work / "tpuctl.yaml").write_text(
         f"name: {NAME}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
         # This Python has numpy, which Google's images and the machines of a local cloud need not have.
         f"job:\n  command: {sys.executable} job.py\n  env: {{BENCH_STEPS: {made}, NUMPY_LM_STEPS: '1000000',"
         f" NUMPY_LM_STEP_SECONDS: '0.1', NUMPY_LM_SAVE_EVERY: '10'}}\nwatch: {{poll: {POLL}s}}\n"
     )
-    stage.tpuctl("up")
-    watch = stage.start("watch")
+    lab.tpuctl("up")
+    watch = lab.start("watch")
     try:
         yield made
     finally:
         watch.send_signal(signal.SIGINT)
-        stage.end(watch, None)
+        lab.end(watch, None)
 
 
 def sample(
@@ -77,7 +77,7 @@ def sample(
     # Nothing unpacked: it was looked for, and the setup began.
     there = times.get("unpacked", times.get("setup_began", fetched))
     done = max(there, times.get("setup_done", there))
-    last = scene.stage.beats(number)[0]
+    last = scene.lab.beats(number)[0]
     rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
         **rest,
@@ -90,7 +90,7 @@ def sample(
 
 
 def _timings(scene: Scene, number: int) -> dict[str, float] | None:
-    times = next((beat["timings"] for beat in scene.stage.beats(number)), {})
+    times = next((beat["timings"] for beat in scene.lab.beats(number)), {})
     return times if {"boot", "fetched", "restored"} <= set(times) else None
 
 
@@ -98,7 +98,7 @@ def _event(scene: Scene, kind: str, after: float) -> float:
     """Return when the controller first said something of that kind after a moment."""
 
     def read() -> float | None:
-        names = (name.rpartition("/")[2] for name in scene.stage.objects(".tpuctl/events/"))
+        names = (name.rpartition("/")[2] for name in scene.lab.objects(".tpuctl/events/"))
         times = [int(n.split("-")[0]) / 1000 for n in names if n.endswith(f"-{kind}.json")]
         return min((at for at in times if at > after - 0.05), default=None)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from orchestrator.emulator.control import call
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 
 PROJECT, ZONE = "local-project", "europe-west4-b"
 TIMEOUT = 900.0
@@ -17,28 +17,28 @@ T = TypeVar("T")
 
 
 class Scene:
-    """Hold the stage of one run."""
+    """Hold the lab of one run."""
 
     def __init__(self, folder: Path, name: str = "e2e", *words: str) -> None:
-        self.stage = Stage(folder, name)
-        self.stage.tpuctl("local", "start", "--notice", "30", *words)
+        self.lab = ProcessLab(folder, name)
+        self.lab.tpuctl("local", "start", "--notice", "30", *words)
 
     @property
     def endpoint(self) -> str:
         """Return where the local cloud is."""
-        found: str = json.loads((self.stage.cloud / "daemon.json").read_text())["endpoint"]
+        found: str = json.loads((self.lab.cloud / "daemon.json").read_text())["endpoint"]
         return found
 
     def kill(self, node: str, *, notice: bool = False) -> float:
         """Take a node's machines away and return when that was; without *notice* it is a SIGKILL of everything."""
         began = time.time()
-        call("preempt", {"name": node, "notice": notice}, folder=self.stage.cloud)
+        call("preempt", {"name": node, "notice": notice}, folder=self.lab.cloud)
         return began
 
     def made(self, node: str) -> tuple[float, float]:
         """Return from when to when the cloud made a node, by its own operation."""
         path = f"/v2/projects/{PROJECT}/locations/{ZONE}/operations"
-        for found in json.loads(self.stage.get(path))["operations"]:
+        for found in json.loads(self.lab.get(path))["operations"]:
             about = found["metadata"]
             if about["verb"] == "create" and about["target"].endswith(f"/{node}") and found.get("done"):
                 return _seconds(about["createTime"]), _seconds(about["endTime"])

@@ -20,7 +20,7 @@ from benchmarks import document
 from benchmarks.recovery import others, ours
 from benchmarks.recovery.__main__ import Samples, spread
 from benchmarks.recovery.scene import Scene, newest, wait
-from tests.e2e.stage import REPO
+from tests.e2e.process_lab import REPO
 
 POLL = 3
 PYTHON = "3.11"
@@ -105,7 +105,7 @@ def scene(name: str) -> Iterator[Scene]:
         try:
             yield one
         finally:
-            one.stage.close()
+            one.lab.close()
 
 
 def put_job(folder: Path, example: str = "jax-lm") -> None:
@@ -119,7 +119,7 @@ def put_job(folder: Path, example: str = "jax-lm") -> None:
 def environment(one: Scene) -> dict[str, str]:
     """Return the job's variables."""
     return {
-        "BENCH_STEPS": str(one.stage.folder / "steps"),
+        "BENCH_STEPS": str(one.lab.folder / "steps"),
         "JAX_LM_STEPS": "1000000",
         "JAX_LM_STEP_SECONDS": "0.1",
     }
@@ -128,59 +128,59 @@ def environment(one: Scene) -> dict[str, str]:
 @contextmanager
 def watched(one: Scene, *, warm: bool) -> Iterator[Path]:
     """Bring the job up and watch it; yield the file of its steps."""
-    stage = one.stage
-    put_job(stage.work)
+    lab = one.lab
+    put_job(lab.work)
     job = {
         "setup": SETUP, "command": "exec python3 job.py", "env": environment(one), "warm_start": warm,
         "checkpoint": {"format": "orbax"},
     }  # fmt: skip
     with running(one, job):
-        yield stage.folder / "steps"
+        yield lab.folder / "steps"
 
 
 @contextmanager
 def running(one: Scene, job: dict[str, object]) -> Iterator[None]:
     """Write the deployment file, bring it up and watch it."""
-    stage = one.stage
-    (stage.work / "tpuctl.yaml").write_text(
-        f"name: {stage.name}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
+    lab = one.lab
+    (lab.work / "tpuctl.yaml").write_text(
+        f"name: {lab.name}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
         f"job: {json.dumps(job)}\nwatch: {{poll: {POLL}s}}\n"
     )
-    stage.tpuctl("up", seconds=900.0)
-    watch = stage.start("watch")
+    lab.tpuctl("up", seconds=900.0)
+    watch = lab.start("watch")
     try:
         yield
     finally:
         watch.send_signal(signal.SIGINT)
-        stage.end(watch, None)
+        lab.end(watch, None)
 
 
 def lost(one: Scene, made: Path, number: int, moment: float, *, warm: bool) -> dict[str, float]:
     """Take the machine away, once it has kept what it installed; return each part."""
     wait("the job trains", lambda: newest(made) or None)
     if warm:
-        wait("it is kept", lambda: one.stage.objects("caches/environment/") or None)
-        wait("it is kept", lambda: one.stage.objects("caches/compiled/") or None)
-    found = ours.sample(one, made, number, moment, notice=False, name=one.stage.name, poll=POLL)
+        wait("it is kept", lambda: one.lab.objects("caches/environment/") or None)
+        wait("it is kept", lambda: one.lab.objects("caches/compiled/") or None)
+    found = ours.sample(one, made, number, moment, notice=False, name=one.lab.name, poll=POLL)
     return {**found, "cpu": float(Path(f"{made}.{newest(made)}").read_text())}
 
 
 def setups(example: str) -> tuple[float, float]:
     """Return the seconds from the code to the end of the setup, on a first machine and on the next one."""
     with scene(example) as one:
-        put_job(one.stage.work, example)
-        text = (one.stage.work / "tpuctl.yaml").read_text()
-        (one.stage.work / "tpuctl.yaml").write_text(endless(text))
-        one.stage.tpuctl("up", seconds=1800.0)
-        watch = one.stage.start("watch")
+        put_job(one.lab.work, example)
+        text = (one.lab.work / "tpuctl.yaml").read_text()
+        (one.lab.work / "tpuctl.yaml").write_text(endless(text))
+        one.lab.tpuctl("up", seconds=1800.0)
+        watch = one.lab.start("watch")
         try:
             first = wait("the setup", lambda: ready(one, 1))
-            wait("it is kept", lambda: one.stage.objects("caches/environment/") or None)
+            wait("it is kept", lambda: one.lab.objects("caches/environment/") or None)
             one.kill(f"{example}-tpu-g1")
             return first, wait("the setup", lambda: ready(one, 2))
         finally:
             watch.send_signal(signal.SIGINT)
-            one.stage.end(watch, None)
+            one.lab.end(watch, None)
 
 
 def endless(text: str) -> str:
@@ -192,7 +192,7 @@ def endless(text: str) -> str:
 
 def ready(one: Scene, number: int) -> float | None:
     """Return the seconds from the code to the end of the setup of an incarnation, None before."""
-    times = next((beat["timings"] for beat in one.stage.beats(number)), {})
+    times = next((beat["timings"] for beat in one.lab.beats(number)), {})
     return times["setup_done"] - times["fetched"] if "setup_done" in times else None
 
 

@@ -97,7 +97,7 @@ def own_metadata(view: MachineView) -> Iterator[str]:
 
 
 @pytest.fixture
-def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[ExpireLab]:
+def expire_lab(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[ExpireLab]:
     """Offer a node of incarnation 1, READY unless born with a fault; its machine finds API and bucket."""
     cloud = a_lab()
     if birth := getattr(request, "param", ""):
@@ -118,99 +118,101 @@ def stage(lab: AgentLab, request: pytest.FixtureRequest) -> Iterator[ExpireLab]:
         yield made
 
 
-def test_the_node_goes_after_a_last_commit_when_the_time_is_over(stage: ExpireLab) -> None:
+def test_the_node_goes_after_a_last_commit_when_the_time_is_over(expire_lab: ExpireLab) -> None:
     """The job saves, the agent commits and leaves, the node is deleted, and the heartbeat says why."""
-    stage.machine.start().until_committed(10)
-    stage.record(LONG_AGO)
-    stage.lease(LIFE * 3)
+    expire_lab.machine.start().until_committed(10)
+    expire_lab.record(LONG_AGO)
+    expire_lab.lease(LIFE * 3)
 
-    machine = stage.expire()
+    machine = expire_lab.expire()
 
-    assert stage.deletes == [f"DELETE {NODES}/lab-tpu-g1"]
+    assert expire_lab.deletes == [f"DELETE {NODES}/lab-tpu-g1"]
     assert machine.wait() == 0, "the agent has left"
     assert machine.job_processes() == []
     beat = machine.heartbeat()
     assert (beat["phase"], beat["attempt"]) == ("stopped", 1)
     assert "this TPU deletes itself" in beat["message"]
-    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in stage.lab.manifests())
+    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in expire_lab.lab.manifests())
     assert (machine.root / "state" / "stop").exists(), "cron does not start the job again"
-    assert stage.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
+    assert expire_lab.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
 
 
-@pytest.mark.parametrize("stage", ["late-ready:500"], indirect=True)
-def test_a_deletion_that_the_api_drops_is_asked_for_again(stage: ExpireLab) -> None:
+@pytest.mark.parametrize("expire_lab", ["late-ready:500"], indirect=True)
+def test_a_deletion_that_the_api_drops_is_asked_for_again(expire_lab: ExpireLab) -> None:
     """Asked for while the API says CREATING it has no effect: each minute the node is looked at again."""
-    stage.record(LONG_AGO)
-    stage.expire()
-    stage.cloud.after(60)
-    assert stage.cloud.ok("GET", f"{NODES}/lab-tpu-g1")["state"] == "CREATING"
-    stage.cloud.after(440)
-    stage.expire()
-    assert len(stage.deletes) == 2
-    stage.cloud.after(60)
-    assert stage.cloud.call("GET", f"{NODES}/lab-tpu-g1")[0] == 404
+    expire_lab.record(LONG_AGO)
+    expire_lab.expire()
+    expire_lab.cloud.after(60)
+    assert expire_lab.cloud.ok("GET", f"{NODES}/lab-tpu-g1")["state"] == "CREATING"
+    expire_lab.cloud.after(440)
+    expire_lab.expire()
+    assert len(expire_lab.deletes) == 2
+    expire_lab.cloud.after(60)
+    assert expire_lab.cloud.call("GET", f"{NODES}/lab-tpu-g1")[0] == 404
 
 
 @pytest.mark.parametrize("case", ["early", "held", "off", "damaged", "foreign", "missing", "refused"])
-def test_what_is_not_certain_keeps_the_node(stage: ExpireLab, case: str) -> None:
+def test_what_is_not_certain_keeps_the_node(expire_lab: ExpireLab, case: str) -> None:
     """Neither the node nor the job is touched."""
-    stage.record({"early": MARGIN - 60, "off": None}.get(case, LONG_AGO))
+    expire_lab.record({"early": MARGIN - 60, "off": None}.get(case, LONG_AGO))
     if case == "held":
-        stage.lease(LIFE)
+        expire_lab.lease(LIFE)
     if case == "damaged":
-        stage.lab.put(RECORD, stage.lab.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0'))
+        expire_lab.lab.put(
+            RECORD, expire_lab.lab.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0')
+        )
     if case == "foreign":
-        stage.lab.put(RECORD, encode(record_of(expires_at=1.0), "another"))
+        expire_lab.lab.put(RECORD, encode(record_of(expires_at=1.0), "another"))
     if case == "missing":
-        stage.lab.put(RECORD, b"")
+        expire_lab.lab.put(RECORD, b"")
     if case == "refused":
-        api = stage.lab.fault
-        stage.lab.fault = lambda request: Response(403) if "/storage/" in request.path else api(request)
+        api = expire_lab.lab.fault
+        expire_lab.lab.fault = lambda request: Response(403) if "/storage/" in request.path else api(request)
 
-    machine = stage.expire(made_until=time.time() - BLIND + 60)
+    machine = expire_lab.expire(made_until=time.time() - BLIND + 60)
 
-    assert stage.deletes == []
+    assert expire_lab.deletes == []
     assert not (machine.root / "state" / "stop").exists()
     blind = case in {"damaged", "foreign", "missing", "refused"}
     assert ("it is not known whether this TPU has to delete itself" in machine.agent_log()) == blind
 
 
-def test_a_day_after_its_end_the_node_goes_also_unseen(stage: ExpireLab) -> None:
+def test_a_day_after_its_end_the_node_goes_also_unseen(expire_lab: ExpireLab) -> None:
     """The clock of the TPU API is asked then; a node that was made with no end stays for ever."""
-    stage.expire(made_until=0.0)
-    assert stage.deletes == []
-    stage.expire(made_until=time.time() - BLIND - 60)
-    assert len(stage.deletes) == 1
+    expire_lab.expire(made_until=0.0)
+    assert expire_lab.deletes == []
+    expire_lab.expire(made_until=time.time() - BLIND - 60)
+    assert len(expire_lab.deletes) == 1
 
 
-def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(stage: ExpireLab) -> None:
+def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(expire_lab: ExpireLab) -> None:
     """A machine of an older incarnation never deletes a newer one's node, whatever it is called."""
-    stage.record(LONG_AGO)
+    expire_lab.record(LONG_AGO)
     body = {"labels": {"tpuctl-deployment": "lab", "tpuctl-incarnation": "2"}}
-    stage.cloud.ok("PATCH", f"{NODES}/lab-tpu-g1?updateMask=labels", {**node_body(), **body})
-    stage.cloud.after(5)
+    expire_lab.cloud.ok("PATCH", f"{NODES}/lab-tpu-g1?updateMask=labels", {**node_body(), **body})
+    expire_lab.cloud.after(5)
 
-    assert "is labelled ('lab', '2')" in stage.expire().agent_log()
-    assert stage.deletes == []
+    assert "is labelled ('lab', '2')" in expire_lab.expire().agent_log()
+    assert expire_lab.deletes == []
 
 
-def test_a_refusal_is_reported_and_tried_again_later(stage: ExpireLab) -> None:
+def test_a_refusal_is_reported_and_tried_again_later(expire_lab: ExpireLab) -> None:
     """Without the role: the heartbeat says so, the job stays stopped, and the pauses grow."""
-    stage.record(LONG_AGO)
-    api, refusal = stage.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}
-    stage.lab.fault = lambda request: (
+    expire_lab.record(LONG_AGO)
+    api, refusal = expire_lab.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}
+    expire_lab.lab.fault = lambda request: (
         Response.of(refusal, 403) if request.method == "DELETE" else api(request)
     )
 
-    beat = stage.expire().heartbeat()
-    stage.expire()
+    beat = expire_lab.expire().heartbeat()
+    expire_lab.expire()
 
     assert "may not delete itself (next try in 60 s)" in beat["message"]
     assert "Permission 'tpu.nodes.delete' denied" in beat["message"]
-    memory = stage.machine.root / "state" / "expire.json"
+    memory = expire_lab.machine.root / "state" / "expire.json"
     assert json.loads(memory.read_text())["refusals"] == 1, "a minute has not passed"
     memory.write_text(json.dumps({**json.loads(memory.read_text()), "next_try": 0.0}))
-    assert "(next try in 120 s)" in stage.expire().heartbeat()["message"]
+    assert "(next try in 120 s)" in expire_lab.expire().heartbeat()["message"]
 
 
 @pytest.mark.parametrize(

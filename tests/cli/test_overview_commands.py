@@ -8,15 +8,15 @@ import pytest
 
 from tests.cli.cli_kit import ROOT
 from tests.cli.test_readme import OVERVIEW
-from tests.e2e.conftest import stage
+from tests.e2e.conftest import lab
 
-__all__ = ["stage"]
+__all__ = ["lab"]
 pytestmark = pytest.mark.e2e
 LIST = [line.partition("#")[0].strip() for line in OVERVIEW.splitlines() if line.startswith("tpuctl ")]
 ELSEWHERE = {
-    "tpuctl rehearse": 'stage.tpuctl("rehearse"',
-    "tpuctl watch --on-vm": 'stage.tpuctl("watch", "--on-vm")',
-    "tpuctl tunnel jupyter": 'stage.start("tunnel", "jupyter"',
+    "tpuctl rehearse": 'lab.tpuctl("rehearse"',
+    "tpuctl watch --on-vm": 'lab.tpuctl("watch", "--on-vm")',
+    "tpuctl tunnel jupyter": 'lab.start("tunnel", "jupyter"',
 }
 """What takes a minute or a VM, and how another test of tests/e2e types it."""
 ANSWERED = {"tpuctl down", "tpuctl support"}
@@ -35,53 +35,53 @@ CODES = {"tpuctl notify test": 2}
 """The list's deployment has no receiver, and the command says so."""
 
 
-def printed(stage, process):
+def printed(lab, process):
     """Return all that a command has printed so far."""
-    return (stage.folder / f"{process.number}.out").read_text() + stage.said(process)
+    return (lab.folder / f"{process.number}.out").read_text() + lab.said(process)
 
 
-def watched(stage, line):
+def watched(lab, line):
     """Type a line that goes on, press Ctrl-C when it has shown something, and return all it printed."""
-    process = stage.start(*line.split()[1:])
-    stage.wait_for(f"{LIVE[line]!r} of {line}", lambda: LIVE[line] in printed(stage, process))
+    process = lab.start(*line.split()[1:])
+    lab.wait_for(f"{LIVE[line]!r} of {line}", lambda: LIVE[line] in printed(lab, process))
     process.send_signal(signal.SIGINT)
-    stage.end(process, 130)
-    return printed(stage, process)
+    lab.end(process, 130)
+    return printed(lab, process)
 
 
-def stored(stage, line):
+def stored(lab, line):
     """Type a line that reads a value from standard input."""
     done = subprocess.run(
         [sys.executable, "-m", "orchestrator", *line.split()[1:]],
-        cwd=stage.work, env=stage.environment, input="value", capture_output=True, text=True, check=True,
+        cwd=lab.work, env=lab.environment, input="value", capture_output=True, text=True, check=True,
     )  # fmt: skip
     return done.stdout + done.stderr
 
 
-def typed(stage, line):
+def typed(lab, line):
     """Type one line as a reader does; return all it printed."""
     if line in LIVE:
-        return watched(stage, line)
+        return watched(lab, line)
     if line.startswith("tpuctl secret set"):
-        return stored(stage, line)
+        return stored(lab, line)
     yes = ["--yes"] if line in ANSWERED else []
-    done = stage.tpuctl(*line.split()[1:], *yes, expect=CODES.get(line, 0))
+    done = lab.tpuctl(*line.split()[1:], *yes, expect=CODES.get(line, 0))
     if line == "tpuctl init":
         # The reader writes a deployment of his own into the file.
-        stage.use_example(steps=150, save_every=2)
+        lab.use_example(steps=150, save_every=2)
     if line == "tpuctl watch":
-        stage.wait_for("a checkpoint", lambda: stage.at(2))
+        lab.wait_for("a checkpoint", lambda: lab.at(2))
     return done.out + done.err
 
 
-def test_every_line_of_the_list_does_what_it_says(stage):
+def test_every_line_of_the_list_does_what_it_says(lab):
     """In the order of the list; a new line is typed too, or this says where it is."""
-    stage.tpuctl("local", "start", "--latency", "instant")
+    lab.tpuctl("local", "start", "--latency", "instant")
     for line in LIST:
         if line in ELSEWHERE:
             assert any(ELSEWHERE[line] in path.read_text() for path in (ROOT / "tests/e2e").glob("*.py"))
             continue
         assert line.startswith("tpuctl ")
-        assert SAID.get(line, "") in typed(stage, line), line
+        assert SAID.get(line, "") in typed(lab, line), line
     assert {"tpuctl init", "tpuctl up", "tpuctl down", "tpuctl support", *ELSEWHERE, *LIVE} <= set(LIST)
-    assert not stage.machines()
+    assert not lab.machines()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tests.docs.pages import blocks, refused, text_of
-from tests.e2e.stage import REPO
+from tests.e2e.process_lab import REPO
 from tests.recipes.kit import HELD
 
 SHIM = """#!/bin/sh
@@ -20,17 +20,17 @@ STRUCK = "tpuctl local preempt numpy-lm-tpu-g1\n"
 
 
 @pytest.fixture
-def reader(stage):
+def reader(lab):
     """Give a reader's shell: tpuctl on the path, a folder and a local cloud of its own."""
-    folder = stage.folder / "bin"
+    folder = lab.folder / "bin"
     folder.mkdir()
     (folder / "tpuctl").write_text(SHIM.format(python=shlex.quote(sys.executable)))
     (folder / "tpuctl").chmod(0o755)
-    environment = {**stage.environment, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
+    environment = {**lab.environment, "PATH": f"{folder}:{os.environ['PATH']}", "PYTHONPATH": str(REPO)}
 
     def run(script):
         return subprocess.run(
-            ["bash", "-c", f"set -euo pipefail\n{script}"], cwd=stage.work, env=environment,
+            ["bash", "-c", f"set -euo pipefail\n{script}"], cwd=lab.work, env=environment,
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=500,
         )  # fmt: skip
 
@@ -58,9 +58,9 @@ def with_a_job_that_waits(script, gate):
 
 
 @pytest.mark.e2e
-def test_the_tutorial(reader, stage):
+def test_the_tutorial(reader, lab):
     """From nothing to a trained model that survived, and nothing left."""
-    done = reader(with_a_job_that_waits(script_of("docs/tutorial.md"), stage.folder / "gate"))
+    done = reader(with_a_job_that_waits(script_of("docs/tutorial.md"), lab.folder / "gate"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "preemptions     1" in done.stdout + done.stderr
     assert "no machine of numpy-lm is left" in done.stderr
@@ -90,7 +90,7 @@ def test_your_own_job(reader):
     assert "PASS: job recovered from" in done.stdout + done.stderr
 
 
-def test_the_workflow_for_ci(reader, stage):
+def test_the_workflow_for_ci(reader, lab):
     """Its plan step runs in an example's folder as in a user's, and what the summary reads is there."""
     from ruamel.yaml import YAML
 
@@ -99,7 +99,7 @@ def test_the_workflow_for_ci(reader, stage):
     plan = steps["The plan, with its price"]
     done = reader(f"cp {REPO}/examples/numpy-lm/* . && {plan}")
     assert done.returncode == 0, done.stdout + done.stderr
-    price = json.loads((stage.work / "plan.json").read_text())["price"]
+    price = json.loads((lab.work / "plan.json").read_text())["price"]
     for key in re.findall(r"p\['price'\]\['(\w+)'\]", steps["Say it on the summary page"]):
         assert price[key] > 0
     assert [

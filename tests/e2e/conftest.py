@@ -1,4 +1,4 @@
-"""The stage of each test, and what some of them need of this computer."""
+"""The lab of each test, and what some of them need of this computer."""
 
 import shutil
 import subprocess
@@ -6,13 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 
 
 @pytest.fixture
-def stage(tmp_path) -> Iterator[Stage]:
-    """Return an empty stage; at the end it must leave no process, no mount and no file."""
-    one = Stage(tmp_path)
+def lab(tmp_path) -> Iterator[ProcessLab]:
+    """Return an empty lab; at the end it must leave no process, no mount and no file."""
+    one = ProcessLab(tmp_path)
     try:
         yield one
     finally:

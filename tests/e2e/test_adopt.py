@@ -26,10 +26,10 @@ SHAPE = (
 class Gcloud:
     """The stock gcloud, speaking of one kind of machine."""
 
-    def __init__(self, stage, folder, *words):
-        shown = stage.tpuctl("local", "env", "--json").out
+    def __init__(self, lab, folder, *words):
+        shown = lab.tpuctl("local", "env", "--json").out
         self._environment = {
-            **stage.environment,
+            **lab.environment,
             **json.loads(shown)["variables"],
             "HOME": str(folder / "home"),
         }
@@ -47,50 +47,50 @@ class Gcloud:
         return done.stdout
 
 
-def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(stage, tmp_path):
+def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(lab, tmp_path):
     """Its job resumes on the successor; a second one is given back with its label and without a job."""
-    stage.use_example(steps=150)
-    tpu = Gcloud(stage, tmp_path, "compute", "tpus", "tpu-vm")
+    lab.use_example(steps=150)
+    tpu = Gcloud(lab, tmp_path, "compute", "tpus", "tpu-vm")
     tpu("create", "first", *SHAPE)
-    stage.tpuctl("adopt", "first", "--yes")
-    stage.wait_for("step 7", lambda: stage.at(7))
-    watch = stage.start("watch")
-    stage.tpuctl("local", "preempt", "first")
-    stage.wait_for("incarnation 2", lambda: stage.at(8, incarnation=2))
-    stage.wait_for("its log", lambda: "resume from step" in stage.logs(2))
-    stage.hurry()
-    stage.end(watch)
-    stage.tpuctl("down", "--yes", "--delete-data")
+    lab.tpuctl("adopt", "first", "--yes")
+    lab.wait_for("step 7", lambda: lab.at(7))
+    watch = lab.start("watch")
+    lab.tpuctl("local", "preempt", "first")
+    lab.wait_for("incarnation 2", lambda: lab.at(8, incarnation=2))
+    lab.wait_for("its log", lambda: "resume from step" in lab.logs(2))
+    lab.hurry()
+    lab.end(watch)
+    lab.tpuctl("down", "--yes", "--delete-data")
 
-    (stage.folder / "fast").unlink()
-    stage.tpuctl("local", "start")
+    (lab.folder / "fast").unlink()
+    lab.tpuctl("local", "start")
     tpu("create", "second", *SHAPE)
-    stage.tpuctl("adopt", "second", "--yes")
-    stage.wait_for("the job", stage.jobs)
-    assert "is given back" in stage.tpuctl("down", "--yes").err
-    assert stage.jobs() == {}
+    lab.tpuctl("adopt", "second", "--yes")
+    lab.wait_for("the job", lab.jobs)
+    assert "is given back" in lab.tpuctl("down", "--yes").err
+    assert lab.jobs() == {}
     assert tpu("describe", "second", "--format", "value(labels)").strip() == "owner=me"
     tpu("delete", "second")
 
 
-def test_a_vm_made_by_gcloud_runs_the_job_and_is_given_back(stage, tmp_path):
+def test_a_vm_made_by_gcloud_runs_the_job_and_is_given_back(lab, tmp_path):
     """It is reached and prepared over real SSH; afterwards no label, key, cron job or process of ours is on it."""
     vm = "{name: theirs, machine: e2-medium, disk_gb: 20}"
-    stage.write(tpu="v5litepod-4", vm=vm, run_on="vm", command="exec sleep 600")
-    instances = Gcloud(stage, tmp_path, "compute", "instances")
+    lab.write(tpu="v5litepod-4", vm=vm, run_on="vm", command="exec sleep 600")
+    instances = Gcloud(lab, tmp_path, "compute", "instances")
     instances(
         "create", "theirs", "--machine-type", "e2-medium", "--boot-disk-size", "20GB", "--labels", "owner=me",
         "--image-family", "ubuntu-2404-lts-amd64", "--image-project", "ubuntu-os-cloud",
         "--scopes", "storage-rw", "--metadata", "enable-guest-attributes=TRUE",
     )  # fmt: skip
-    stage.tpuctl("adopt", "--vm", "theirs", "--yes")
-    stage.tpuctl("up")
-    stage.wait_for("the job", lambda: stage.jobs(b"sleep"))
+    lab.tpuctl("adopt", "--vm", "theirs", "--yes")
+    lab.tpuctl("up")
+    lab.wait_for("the job", lambda: lab.jobs(b"sleep"))
     look = ("ssh", "--vm", "--home", "--", "sh", "-c", 'ls "$TPUCTL_CRON_DIR" "$TPUCTL_ROOT"')
-    assert {"tpuctl", "agent.pyz"} <= set(stage.tpuctl(*look).out.split())
-    (disk,) = stage.cloud.glob("machines/vm-*")
-    assert "VM theirs is given back" in stage.tpuctl("down", "--yes").err
-    assert (stage.jobs(b"sleep"), stage.agents()) == ({}, [])
+    assert {"tpuctl", "agent.pyz"} <= set(lab.tpuctl(*look).out.split())
+    (disk,) = lab.cloud.glob("machines/vm-*")
+    assert "VM theirs is given back" in lab.tpuctl("down", "--yes").err
+    assert (lab.jobs(b"sleep"), lab.agents()) == ({}, [])
     assert list((disk / "etc/cron.d").iterdir()) == []
     assert [path.name.rpartition("-")[0] for path in (disk / "opt").iterdir()] == ["tpuctl.given-back"]
     shown = instances("describe", "theirs", "--format", "value(labels,metadata.items)")

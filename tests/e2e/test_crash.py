@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from tests.e2e.stage import _read, kill
+from tests.e2e.process_lab import _read, kill
 
 pytestmark = pytest.mark.e2e
 
@@ -17,15 +17,15 @@ pytestmark = pytest.mark.e2e
 class Census:
     """Count the job's processes again and again: two at once would write over each other."""
 
-    def __init__(self, stage) -> None:
+    def __init__(self, lab) -> None:
         self.most = 0
-        self._stage = stage
+        self._lab = lab
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._count)
 
     def _count(self) -> None:
         while not self._over.wait(0.1):
-            self.most = max(self.most, len(self._stage.jobs()))
+            self.most = max(self.most, len(self._lab.jobs()))
 
     def __enter__(self):
         self._thread.start()
@@ -36,10 +36,10 @@ class Census:
         self._thread.join()
 
 
-def swap_host_key(stage, machine: str, text: str) -> str:
+def swap_host_key(lab, machine: str, text: str) -> str:
     """Publish another host key for a machine, as if another one had its address; return the one before."""
-    options = json.loads((stage.cloud / "options.json").read_text())
-    address = next(m["address"] for m in stage.machines() if f"-{machine}-" in m["id"])
+    options = json.loads((lab.cloud / "options.json").read_text())
+    address = next(m["address"] for m in lab.machines() if f"-{machine}-" in m["id"])
     base = f"http://{address}:{options['metadata_port']}/computeMetadata/v1/instance/guest-attributes"
     where, headers = f"{base}/hostkeys/ssh-ed25519", {"Metadata-Flavor": "Google"}
     with urllib.request.urlopen(urllib.request.Request(where, headers=headers), timeout=60) as answer:
@@ -49,49 +49,49 @@ def swap_host_key(stage, machine: str, text: str) -> str:
     return before
 
 
-def test_deaths_of_job_and_agent_new_code_and_broken_code(stage):
+def test_deaths_of_job_and_agent_new_code_and_broken_code(lab):
     """
     The agent restarts a killed job, cron a killed agent, which ends the orphan first.
 
     Code that fails at once is given up with its reason.
     """
-    stage.use_example(failures=2)
-    stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6))
-    with Census(stage) as census:
-        (job,) = stage.jobs()
+    lab.use_example(failures=2)
+    lab.tpuctl("up")
+    lab.wait_for("step 6", lambda: lab.at(6))
+    with Census(lab) as census:
+        (job,) = lab.jobs()
         kill(job)
-        stage.wait_for("attempt 2", lambda: stage.at(6, attempt=2))
+        lab.wait_for("attempt 2", lambda: lab.at(6, attempt=2))
         # A segment of the log that is not in the bucket yet goes with the agent.
-        stage.wait_for("its first lines", lambda: "attempt 2: resume" in stage.logs(1))
-        (job,) = stage.jobs()
-        (agent,) = stage.agents()
+        lab.wait_for("its first lines", lambda: "attempt 2: resume" in lab.logs(1))
+        (job,) = lab.jobs()
+        (agent,) = lab.agents()
         kill(agent)
         assert b"slowed.py" in _read(job, "cmdline"), "it is an orphan now"
-        stage.wait_for("attempt 3", lambda: stage.at(6, attempt=3))
-        assert job not in stage.jobs()
+        lab.wait_for("attempt 3", lambda: lab.at(6, attempt=3))
+        assert job not in lab.jobs()
     assert census.most == 1
-    assert re.search(r"attempt 2: resume from step \d+ ", stage.logs(1))
-    stage.wait_for("the reason", lambda: "the job was ended by SIGKILL" in stage.logs(1))
+    assert re.search(r"attempt 2: resume from step \d+ ", lab.logs(1))
+    lab.wait_for("the reason", lambda: "the job was ended by SIGKILL" in lab.logs(1))
 
-    hello = stage.tpuctl("ssh", "--", "echo", "hello  there")
+    hello = lab.tpuctl("ssh", "--", "echo", "hello  there")
     assert hello.out.strip() == "hello  there"
     key = b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)
-    published = swap_host_key(stage, "e2e-tpu-g1", base64.b64encode(key).decode())
-    assert "TPU-510" in stage.tpuctl("ssh", "--", "true", expect=1).err
+    published = swap_host_key(lab, "e2e-tpu-g1", base64.b64encode(key).decode())
+    assert "TPU-510" in lab.tpuctl("ssh", "--", "true", expect=1).err
 
-    swap_host_key(stage, "e2e-tpu-g1", published)
-    (stage.work / "slowed.py").write_text(
-        "print('second edition', flush=True)\n" + (stage.work / "slowed.py").read_text()
+    swap_host_key(lab, "e2e-tpu-g1", published)
+    (lab.work / "slowed.py").write_text(
+        "print('second edition', flush=True)\n" + (lab.work / "slowed.py").read_text()
     )
-    assert "kB sent" in stage.tpuctl("up").err
-    stage.wait_for("the new code", lambda: "second edition" in stage.logs(1))
-    (beat,) = stage.wait_for("attempt 4", lambda: stage.at(6, attempt=4))
+    assert "kB sent" in lab.tpuctl("up").err
+    lab.wait_for("the new code", lambda: "second edition" in lab.logs(1))
+    (beat,) = lab.wait_for("attempt 4", lambda: lab.at(6, attempt=4))
     assert beat["resumed_from"] >= 5
 
-    (stage.work / "slowed.py").write_text("raise SystemExit(3)\n")
-    stage.tpuctl("up", expect=None)
-    watch = stage.tpuctl("watch", expect=1)
+    (lab.work / "slowed.py").write_text("raise SystemExit(3)\n")
+    lab.tpuctl("up", expect=None)
+    watch = lab.tpuctl("watch", expect=1)
     assert "the job exited with status 3" in watch.err
-    assert stage.machines() == []
-    assert [n for n in stage.objects("checkpoints/") if n.endswith(".manifest.json")]
+    assert lab.machines() == []
+    assert [n for n in lab.objects("checkpoints/") if n.endswith(".manifest.json")]

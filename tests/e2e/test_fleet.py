@@ -32,37 +32,35 @@ for step in range(int(os.environ["TPUCTL_RESUME_STEP"] or 0) + 1, 9):
 
 
 @pytest.mark.usefixtures("slurm_packages")
-def test_a_task_whose_machine_is_lost_goes_on_from_its_checkpoint_on_another_node(stage):
+def test_a_task_whose_machine_is_lost_goes_on_from_its_checkpoint_on_another_node(lab):
     """Up, submit, a machine lost without notice, the result, and down: nothing is left."""
-    go = stage.work / "GO"
-    (stage.work / "src").mkdir()
-    (stage.work / "src" / "train.py").write_text(TRAIN.replace("GO", str(go)))
-    (stage.work / "tpuctl.yaml").write_text(FLEET)
-    (stage.work / "one.yaml").write_text(JOB)
-    stage.tpuctl("fleet", "up", "--yes")
-    watch = stage.start("fleet", "watch")
-    stage.tpuctl("fleet", "submit", "one.yaml")
+    go = lab.work / "GO"
+    (lab.work / "src").mkdir()
+    (lab.work / "src" / "train.py").write_text(TRAIN.replace("GO", str(go)))
+    (lab.work / "tpuctl.yaml").write_text(FLEET)
+    (lab.work / "one.yaml").write_text(JOB)
+    lab.tpuctl("fleet", "up", "--yes")
+    watch = lab.start("fleet", "watch")
+    lab.tpuctl("fleet", "submit", "one.yaml")
     saved = "jobs/one/tasks/0/checkpoints/"
-    stage.wait_for(
-        "step 4 in the bucket", lambda: [n for n in stage.objects(saved) if "/4/" in n or "0004" in n]
-    )
-    (task,) = json.loads(stage.tpuctl("fleet", "queue", "--json").out)["jobs"][0]["tasks"]
+    lab.wait_for("step 4 in the bucket", lambda: [n for n in lab.objects(saved) if "/4/" in n or "0004" in n])
+    (task,) = json.loads(lab.tpuctl("fleet", "queue", "--json").out)["jobs"][0]["tasks"]
     assert (task["state"], task["parameters"]) == ("running", {"lr": "0.5"})
     lost = f"{task['node']}-tpu-g1"
-    stage.tpuctl("local", "preempt", lost, "--no-notice")
-    running = lambda: [one for one in stage.machines() if one["running"] and lost in json.dumps(one)]  # noqa: E731
-    stage.wait_for("the machine's end", lambda: not running())
+    lab.tpuctl("local", "preempt", lost, "--no-notice")
+    running = lambda: [one for one in lab.machines() if one["running"] and lost in json.dumps(one)]  # noqa: E731
+    lab.wait_for("the machine's end", lambda: not running())
     go.touch()
-    stage.wait_for("the task's end", lambda: stage.objects("jobs/one/ends/0.done"))
-    log = stage.tpuctl("fleet", "logs", "one/0").out
+    lab.wait_for("the task's end", lambda: lab.objects("jobs/one/ends/0.done"))
+    log = lab.tpuctl("fleet", "logs", "one/0").out
     made = [int(line.split()[-1]) for line in log.splitlines() if "made step" in line]
     # The last lines of the lost machine may be lost with it; no step was made twice.
     assert (made[-4:], len(set(made))) == ([5, 6, 7, 8], len(made))
-    stage.tpuctl("fleet", "fetch", "one")
-    assert (stage.work / "one-results" / "0" / "model").read_text() == "8"
+    lab.tpuctl("fleet", "fetch", "one")
+    assert (lab.work / "one-results" / "0" / "model").read_text() == "8"
     watch.send_signal(signal.SIGINT)
-    stage.end(watch, expect=None)
-    stage.tpuctl("fleet", "down", "--yes")
+    lab.end(watch, expect=None)
+    lab.tpuctl("fleet", "down", "--yes")
     # The second one meets a local cloud that has stopped with the last machine.
-    stage.tpuctl("fleet", "down", "--yes", "--delete-data")
-    assert [machine for machine in stage.machines() if machine["running"]] == []
+    lab.tpuctl("fleet", "down", "--yes", "--delete-data")
+    assert [machine for machine in lab.machines() if machine["running"]] == []

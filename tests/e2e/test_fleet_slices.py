@@ -70,46 +70,46 @@ def unbroken() -> dict[int, int]:
 
 
 @pytest.mark.usefixtures("slurm_packages")
-def test_a_lost_slice_ends_the_attempt_on_all_and_they_start_together_from_one_checkpoint(stage):
+def test_a_lost_slice_ends_the_attempt_on_all_and_they_start_together_from_one_checkpoint(lab):
     """Two slices are two workers of one job; the lost one comes back as another TPU."""
-    go = stage.work / "GO"
-    (stage.work / "src").mkdir()
-    (stage.work / "src" / "train.py").write_text(TRAIN.replace("GO", str(go)))
-    (stage.work / "tpuctl.yaml").write_text(FLEET)
-    (stage.work / "wide.yaml").write_text(JOB)
-    stage.tpuctl("fleet", "up", "--yes")
-    watch = stage.start("fleet", "watch")
-    stage.tpuctl("fleet", "submit", "wide.yaml")
+    go = lab.work / "GO"
+    (lab.work / "src").mkdir()
+    (lab.work / "src" / "train.py").write_text(TRAIN.replace("GO", str(go)))
+    (lab.work / "tpuctl.yaml").write_text(FLEET)
+    (lab.work / "wide.yaml").write_text(JOB)
+    lab.tpuctl("fleet", "up", "--yes")
+    watch = lab.start("fleet", "watch")
+    lab.tpuctl("fleet", "submit", "wide.yaml")
     folder, part = "jobs/wide/tasks/0/", "checkpoints/00000004/g1/w{}.manifest.json"
     all_of_it = {folder + part.format(worker) for worker in range(WORKERS)}
-    stage.wait_for(
-        "step 4 of all in the bucket", lambda: all_of_it <= set(stage.objects(f"{folder}checkpoints/"))
+    lab.wait_for(
+        "step 4 of all in the bucket", lambda: all_of_it <= set(lab.objects(f"{folder}checkpoints/"))
     )
-    shown = json.loads(stage.tpuctl("fleet", "status", "--json").out)
+    shown = json.loads(lab.tpuctl("fleet", "status", "--json").out)
     assert ({row["task"] for row in shown["nodes"]}, shown["tasks_running"]) == ({"wide/0"}, 1)
     # Not the one on which Slurm has started the task, whose end Slurm would see by itself.
     names = [row["name"] for row in shown["nodes"]]
-    (second,) = [n for n in names if json.loads(stage.read(f"nodes/{n}/.tpuctl/share.json"))["slice"] == 1]
-    stage.tpuctl("local", "preempt", f"{second}-tpu-g1", "--no-notice")
-    stage.wait_for("the second start", lambda: stage.objects(f"{folder}.tpuctl/gang/2/0"))
+    (second,) = [n for n in names if json.loads(lab.read(f"nodes/{n}/.tpuctl/share.json"))["slice"] == 1]
+    lab.tpuctl("local", "preempt", f"{second}-tpu-g1", "--no-notice")
+    lab.wait_for("the second start", lambda: lab.objects(f"{folder}.tpuctl/gang/2/0"))
     go.touch()
-    stage.wait_for("the task's end", lambda: stage.objects("jobs/wide/ends/0.done"))
-    logs = {(g, w): _log(stage, folder, g, w) for g in (1, 2) for w in range(WORKERS)}
+    lab.wait_for("the task's end", lambda: lab.objects("jobs/wide/ends/0.done"))
+    logs = {(g, w): _log(lab, folder, g, w) for g in (1, 2) for w in range(WORKERS)}
     for worker in range(WORKERS):
         assert logs[1, worker] | logs[2, worker] == unbroken()
         assert list(logs[2, worker]) == [5, 6, 7, 8]
-    stage.tpuctl("fleet", "fetch", "wide")
-    saved = sorted((stage.work / "wide-results" / "0").rglob("state-*"))
+    lab.tpuctl("fleet", "fetch", "wide")
+    saved = sorted((lab.work / "wide-results" / "0").rglob("state-*"))
     assert [one.read_text() for one in saved] == [str(unbroken()[STEPS])] * WORKERS
     watch.send_signal(signal.SIGINT)
-    stage.end(watch, expect=None)
-    stage.tpuctl("fleet", "down", "--yes", "--delete-data")
-    assert [machine for machine in stage.machines() if machine["running"]] == []
+    lab.end(watch, expect=None)
+    lab.tpuctl("fleet", "down", "--yes", "--delete-data")
+    assert [machine for machine in lab.machines() if machine["running"]] == []
 
 
-def _log(stage, folder: str, incarnation: int, worker: int) -> dict[int, int]:
+def _log(lab, folder: str, incarnation: int, worker: int) -> dict[int, int]:
     """Return the state after each step that one worker has printed in one start."""
-    names = stage.objects(f"{folder}logs/g{incarnation}/w{worker}/")
-    lines = b"".join(stage.read(name) for name in names).decode().splitlines()
+    names = lab.objects(f"{folder}logs/g{incarnation}/w{worker}/")
+    lines = b"".join(lab.read(name) for name in names).decode().splitlines()
     found = (line.split() for line in lines if line.startswith("made step"))
     return {int(step): int(state) for _, _, step, state in found}

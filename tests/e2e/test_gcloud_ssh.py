@@ -18,10 +18,10 @@ IMAGE = ("--image-project", "debian-cloud", "--image-family", "debian-13")
 SLICE = ("--accelerator-type", "v5litepod-16", "--version", "v2-alpha-tpuv5-lite")
 
 
-def test_gcloud_reaches_every_worker_of_a_fresh_slice(stage, tmp_path):
+def test_gcloud_reaches_every_worker_of_a_fresh_slice(lab, tmp_path):
     """The first login, files to all workers and back, and a VM: as gcloud's help writes the commands."""
-    shown = stage.tpuctl("local", "env", "--json").out
-    environment = {**stage.environment, **json.loads(shown)["variables"], "HOME": str(tmp_path / "home")}
+    shown = lab.tpuctl("local", "env", "--json").out
+    environment = {**lab.environment, **json.loads(shown)["variables"], "HOME": str(tmp_path / "home")}
     environment["CLOUDSDK_CONFIG"] = str(tmp_path / "config")
     note, copy = tmp_path / "note", tmp_path / "copy"
     (tmp_path / "home").mkdir()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 
 pytestmark = pytest.mark.e2e
 
@@ -21,15 +21,15 @@ def running_in(folder: Path) -> list[str]:
     return [line for line in lines if str(folder) in line]
 
 
-def test_a_killed_demo_leaves_no_machine_and_no_local_cloud(stage: Stage) -> None:
+def test_a_killed_demo_leaves_no_machine_and_no_local_cloud(lab: ProcessLab) -> None:
     """The local cloud sees that its owner has ended, and cleans up in its place."""
-    folder = stage.folder / "temporary"
+    folder = lab.folder / "temporary"
     folder.mkdir()
-    stage.environment["TMPDIR"] = str(folder)
-    demo = stage.start("demo")
-    machines = stage.wait_for("a machine", lambda: list(folder.glob("tpuctl-demo-*/cloud/machines/*")))
+    lab.environment["TMPDIR"] = str(folder)
+    demo = lab.start("demo")
+    machines = lab.wait_for("a machine", lambda: list(folder.glob("tpuctl-demo-*/cloud/machines/*")))
     cloud = machines[0].parents[1]
     assert running_in(cloud)
     demo.kill()
     demo.wait(30)
-    stage.wait_for("the end of its local cloud", lambda: not cloud.exists() and not running_in(cloud))
+    lab.wait_for("the end of its local cloud", lambda: not cloud.exists() and not running_in(cloud))

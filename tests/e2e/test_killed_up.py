@@ -13,23 +13,23 @@ MOMENTS = (
 )
 
 
-def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(stage):
+def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(lab):
     """Each kill hits a later moment; the last `up` finishes the work, and one more finds nothing to do."""
-    stage.use_example(vm="{machine: e2-small}")
+    lab.use_example(vm="{machine: e2-small}")
     for what, text in MOMENTS:
-        up = stage.start("up")
+        up = lab.start("up")
         if text:
-            stage.wait_for(what, lambda up=up, text=text: text in stage.said(up) or up.poll() is not None)
+            lab.wait_for(what, lambda up=up, text=text: text in lab.said(up) or up.poll() is not None)
         else:
             time.sleep(0.7)  # `up` is being started, and says nothing yet that could be waited for
         up.kill()
         up.wait(30)
-    stage.tpuctl("up")
-    assert '"changes_count": 0' in stage.tpuctl("up", "--json").out
-    kinds = sorted(m["id"].split("-")[0] for m in stage.machines())
-    assert kinds == ["tpu", "vm"], stage.machines()
-    stage.wait_for("the job", lambda: stage.at(2))
-    assert len(stage.jobs()) == 1
-    resources = {r["kind"]: r for r in stage.status()["resources"]}
+    lab.tpuctl("up")
+    assert '"changes_count": 0' in lab.tpuctl("up", "--json").out
+    kinds = sorted(m["id"].split("-")[0] for m in lab.machines())
+    assert kinds == ["tpu", "vm"], lab.machines()
+    lab.wait_for("the job", lambda: lab.at(2))
+    assert len(lab.jobs()) == 1
+    resources = {r["kind"]: r for r in lab.status()["resources"]}
     assert resources["TPU"]["state"] == "READY"
     assert resources["VM"]["state"] == "RUNNING"

@@ -5,16 +5,16 @@ import pytest
 pytestmark = pytest.mark.e2e
 
 
-def test_only_a_local_cloud_that_goes_on_is_worth_a_line(stage):
+def test_only_a_local_cloud_that_goes_on_is_worth_a_line(lab):
     """A command that only observes starts it and stops it again; `up` leaves it running, and says so."""
-    stage.use_example()
-    observed = stage.tpuctl("status")
+    lab.use_example()
+    observed = lab.tpuctl("status")
     assert "local cloud" not in observed.err
-    up = stage.tpuctl("up", "--yes", "--set", "watch.poll=1s")
+    up = lab.tpuctl("up", "--yes", "--set", "watch.poll=1s")
     lines = [line for line in up.err.splitlines() if "local cloud" in line and "billed" not in line]
     assert len(lines) == 1, up.err
     assert lines[0].startswith("the local cloud runs at http://127.0.0.1:")
-    down = stage.tpuctl("down", "--yes", "--delete-data")
+    down = lab.tpuctl("down", "--yes", "--delete-data")
     assert down.err.count("local cloud had nothing left to do and was stopped") == 1
-    again = stage.tpuctl("down", "--yes")
+    again = lab.tpuctl("down", "--yes")
     assert "local cloud" not in again.err, "it did not run before"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines.namespace import available
-from tests.e2e.stage import kill
+from tests.e2e.process_lab import kill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.namespace, pytest.mark.slow_cron]
 
@@ -24,17 +24,17 @@ def holders(entry: bytes) -> list[int]:
     return found
 
 
-def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tmp_path):
+def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(lab, tmp_path):
     """Agent and job are killed together: only the real cron brings them back. Then the machine is killed."""
     reason = available(tmp_path)
     if reason:
         pytest.skip(reason)
-    stage.name = f"ns{os.getpid()}"
-    stage.use_example(fast="/opt/tpuctl/fast")
-    stage.tpuctl("local", "start", "--machines", "namespace")
-    stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
-    shown = stage.tpuctl(
+    lab.name = f"ns{os.getpid()}"
+    lab.use_example(fast="/opt/tpuctl/fast")
+    lab.tpuctl("local", "start", "--machines", "namespace")
+    lab.tpuctl("up")
+    lab.wait_for("step 6", lambda: lab.at(6, committed=5))
+    shown = lab.tpuctl(
         "exec", "--", "cat /etc/cron.d/tpuctl; stat -c %U:%a /etc/cron.d/tpuctl /opt/tpuctl/run-job"
     ).out
     line = (
@@ -44,7 +44,7 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tm
     assert "root:644" in shown
     assert "root:700" in shown
 
-    mine = f"TPUCTL_DEPLOYMENT={stage.name}".encode()
+    mine = f"TPUCTL_DEPLOYMENT={lab.name}".encode()
     before = holders(mine)
     assert len(before) >= 2
     for pid in before:
@@ -52,14 +52,14 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(stage, tm
         with suppress(FileNotFoundError, ProcessLookupError):
             assert Path(f"/proc/{pid}").stat().st_uid == 0
             kill(pid)
-    (beat,) = stage.wait_for("cron", lambda: stage.at(6, attempt=2), 240)
+    (beat,) = lab.wait_for("cron", lambda: lab.at(6, attempt=2), 240)
     assert beat["resumed_from"] >= 5
 
-    watch = stage.start("watch")
-    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
-    stage.wait_for("incarnation 2", lambda: stage.at(1, incarnation=2))
+    watch = lab.start("watch")
+    lab.tpuctl("local", "preempt", f"{lab.name}-tpu-g1", "--no-notice")
+    lab.wait_for("incarnation 2", lambda: lab.at(1, incarnation=2))
     # The machine has a /tmp of its own, so the sign to hurry goes where it can see it.
-    stage.tpuctl("exec", "--", "touch /opt/tpuctl/fast")
-    stage.end(watch)
-    stage.wait_for("their end", lambda: holders(mine) == [])
-    stage.tpuctl("down", "--yes", "--delete-data")
+    lab.tpuctl("exec", "--", "touch /opt/tpuctl/fast")
+    lab.end(watch)
+    lab.wait_for("their end", lambda: holders(mine) == [])
+    lab.tpuctl("down", "--yes", "--delete-data")

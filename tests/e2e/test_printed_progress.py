@@ -27,29 +27,29 @@ for it in range(done, 101):
 """
 
 
-def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(stage):
+def test_a_script_that_prints_as_nanogpt_does_shows_step_loss_and_rate(lab):
     """In `status --json`, in its text, in the log of a killed machine, and as a curve of the report."""
-    (stage.work / "train.py").write_text(NANOGPT)
-    stage.write(command="python3 train.py", target_steps=100, checkpoint={"format": "marker", "dir": "local"})
-    stage.tpuctl("up")
-    stage.wait_for("the last step before the kill", lambda: stage.at(90, committed=80))
+    (lab.work / "train.py").write_text(NANOGPT)
+    lab.write(command="python3 train.py", target_steps=100, checkpoint={"format": "marker", "dir": "local"})
+    lab.tpuctl("up")
+    lab.wait_for("the last step before the kill", lambda: lab.at(90, committed=80))
 
-    (worker,) = stage.status()["workers"]
+    (worker,) = lab.status()["workers"]
     assert (worker["step"], worker["loss"], worker["progress_from"]) == (90, 0.7273, "lines")
     assert 1 < worker["steps_per_second"] < 11
-    assert "step 90 of 100 (90%), loss 0.7273" in stage.tpuctl("status").out
-    assert "iter 90:" in stage.logs(1), "Python held back what it printed"
+    assert "step 90 of 100 (90%), loss 0.7273" in lab.tpuctl("status").out
+    assert "iter 90:" in lab.logs(1), "Python held back what it printed"
 
-    stage.tpuctl("local", "preempt", "--no-notice", f"{stage.name}-tpu-g1")
-    done = stage.tpuctl("watch", "--json")
+    lab.tpuctl("local", "preempt", "--no-notice", f"{lab.name}-tpu-g1")
+    done = lab.tpuctl("watch", "--json")
     summary = json.loads(done.out.splitlines()[-1])["summary"]
     assert (summary["steps"], summary["steps_redone"], summary["preemptions"]) == (100, 10, 1)
     assert summary["goodput"] > 0
     (way,) = summary["recoveries"]
     assert set(way["parts_s"]) >= {"setup", "compile"}
 
-    report = json.loads(stage.tpuctl("report", "--json").out)
-    page = (stage.work / report["file"]).read_text()
+    report = json.loads(lab.tpuctl("report", "--json").out)
+    page = (lab.work / report["file"]).read_text()
     assert page.count("<polyline") == 4
     assert "The job has reported no loss" not in page
-    stage.tpuctl("down", "--yes", "--delete-data")
+    lab.tpuctl("down", "--yes", "--delete-data")

@@ -13,9 +13,9 @@ pytestmark = [
 ]
 
 
-def banner(stage, machine):
+def banner(lab, machine):
     """Connect straight to a machine and return what its SSH server says, nothing when it hangs up."""
-    port = json.loads((stage.cloud / "daemon.json").read_text())["ssh_port"]
+    port = json.loads((lab.cloud / "daemon.json").read_text())["ssh_port"]
     with socket.create_connection((machine["address"], port), 60) as direct:
         try:
             return direct.recv(100)
@@ -23,23 +23,23 @@ def banner(stage, machine):
             return b""
 
 
-def test_machines_without_external_address_train_to_the_end(stage):
+def test_machines_without_external_address_train_to_the_end(lab):
     """Nobody gets in straight; exec and ssh do all the same, and a lost TPU is replaced as everywhere."""
-    stage.use_example(tpu="v5litepod-8, external_ip: false", vm="{external_ip: false}")
-    stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
-    machines = stage.machines()
-    assert [banner(stage, machine) for machine in machines] == [b"", b""]
+    lab.use_example(tpu="v5litepod-8, external_ip: false", vm="{external_ip: false}")
+    lab.tpuctl("up")
+    lab.wait_for("step 6", lambda: lab.at(6, committed=5))
+    machines = lab.machines()
+    assert [banner(lab, machine) for machine in machines] == [b"", b""]
 
     ask = ("ssh", "--vm", "--", "echo", "on the VM")
-    assert stage.wait_for("the VM's boot", lambda: stage.tpuctl(*ask, expect=None).out) == "on the VM\n"
-    assert stage.tpuctl("exec", "--", "echo", "here").out == "e2e-tpu-g1-w0: here\n"
+    assert lab.wait_for("the VM's boot", lambda: lab.tpuctl(*ask, expect=None).out) == "on the VM\n"
+    assert lab.tpuctl("exec", "--", "echo", "here").out == "e2e-tpu-g1-w0: here\n"
 
-    watch = stage.start("watch")
-    stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    (beat,) = stage.wait_for("the next TPU", lambda: stage.at(7, incarnation=2))
+    watch = lab.start("watch")
+    lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
+    (beat,) = lab.wait_for("the next TPU", lambda: lab.at(7, incarnation=2))
     assert beat["resumed_from"] >= 5
-    stage.hurry()
-    stage.end(watch)
-    assert "\nstep 150 loss " in stage.tpuctl("logs").out
-    stage.tpuctl("down", "--yes")
+    lab.hurry()
+    lab.end(watch)
+    assert "\nstep 150 loss " in lab.tpuctl("logs").out
+    lab.tpuctl("down", "--yes")

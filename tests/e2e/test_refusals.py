@@ -24,14 +24,14 @@ REFUSALS = {
 
 
 @pytest.fixture
-def inside(stage, monkeypatch):
-    """Make this process a user of the stage."""
-    monkeypatch.chdir(stage.work)
+def inside(lab, monkeypatch):
+    """Make this process a user of the lab."""
+    monkeypatch.chdir(lab.work)
     for name in [n for n in os.environ if n.startswith(("TPUCTL_", "GOOGLE_", "CLOUDSDK_"))]:
         monkeypatch.delenv(name)
     for name in ("TPUCTL_LOCAL_DIR", "TPUCTL_CLOUD", "NO_COLOR", "COLUMNS", "PYTHONPATH"):
-        monkeypatch.setenv(name, stage.environment[name])
-    return stage
+        monkeypatch.setenv(name, lab.environment[name])
+    return lab
 
 
 @pytest.mark.parametrize("what", REFUSALS)

@@ -21,31 +21,27 @@ open(os.path.join(out, "COMPLETE"), "w").close()
 """
 
 
-def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(stage):
+def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(lab):
     """The controller says which variable it is; the same machine runs the job after `up` without it."""
-    (stage.work / "look.py").write_text(LOOK)
+    (lab.work / "look.py").write_text(LOOK)
     # One that `up` starts itself ends with it when all is deleted, and then nobody can be asked.
-    stage.tpuctl("local", "start")
-    stage.write(command="python3 look.py", setup="echo SETUP RAN", env={"no_proxy": "*"})
-    stage.tpuctl("up", expect=None)
-    beat = stage.wait_for(
-        "a refusal", lambda: next((b for b in stage.beats() if b["phase"] == "failed"), None)
-    )
+    lab.tpuctl("local", "start")
+    lab.write(command="python3 look.py", setup="echo SETUP RAN", env={"no_proxy": "*"})
+    lab.tpuctl("up", expect=None)
+    beat = lab.wait_for("a refusal", lambda: next((b for b in lab.beats() if b["phase"] == "failed"), None))
     assert "no_proxy is '*', which leads past the proxy to Google" in beat["message"]
     assert beat["attempts"] == 0
-    assert "RAN" not in stage.logs(1)
+    assert "RAN" not in lab.logs(1)
 
-    stage.write(command="python3 look.py", setup="echo SETUP RAN")
-    stage.tpuctl("up", expect=None)
-    stage.wait_for("a finished job", lambda: [b for b in stage.beats() if b["phase"] == "done"])
-    incarnation = stage.beats()[0]["incarnation"]
-    log = stage.wait_for(
-        "its log", lambda: text if "SEEN foreign" in (text := stage.logs(incarnation)) else ""
-    )
+    lab.write(command="python3 look.py", setup="echo SETUP RAN")
+    lab.tpuctl("up", expect=None)
+    lab.wait_for("a finished job", lambda: [b for b in lab.beats() if b["phase"] == "done"])
+    incarnation = lab.beats()[0]["incarnation"]
+    log = lab.wait_for("its log", lambda: text if "SEEN foreign" in (text := lab.logs(incarnation)) else "")
     observed = dict(line.split(" ", 2)[1:] for line in log.splitlines() if line.startswith("SEEN"))
     assert observed["storage"] == observed["object"] == "200"
     assert observed["control"] == "HTTP Error 404: Not Found"
     assert "403 tpu.googleapis.com:443 is Google's" in observed["google"]
     assert "403 models.invalid:443" in observed["foreign"]
-    refused = stage.control("status")["refused"]
+    refused = lab.control("status")["refused"]
     assert refused == {"tpu.googleapis.com:443": 1, "models.invalid:443": 1}

@@ -68,82 +68,82 @@ def verdict(done):
     return json.loads(done.out)
 
 
-def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(stage):
+def test_a_job_that_resumes_survives_a_kill_in_the_middle_of_a_save(lab):
     """The numpy example restores what is complete, whatever was being written."""
-    stage.use_example(steps=60, save_every=2)
-    (stage.work / "slowed.py").write_text(UNHURRIED)
-    found = verdict(stage.tpuctl("rehearse", "--fault", "save", "--no-compare", "--json"))
+    lab.use_example(steps=60, save_every=2)
+    (lab.work / "slowed.py").write_text(UNHURRIED)
+    found = verdict(lab.tpuctl("rehearse", "--fault", "save", "--no-compare", "--json"))
     assert found["survives"]
     (recovery,) = found["recoveries"]
     assert recovery["resumed"]
     assert recovery["steps_redone"] <= 20
 
 
-def test_a_job_that_ignores_its_checkpoints_does_not_survive(stage):
+def test_a_job_that_ignores_its_checkpoints_does_not_survive(lab):
     """It reaches its end, but it began again from nothing: exit 1, and what to mend."""
-    (stage.work / "train.py").write_text(FORGETFUL)
-    stage.write(target_steps=60)
-    done = stage.tpuctl("rehearse", "--fault", "no-notice", "--no-compare", "--json", expect=1)
+    (lab.work / "train.py").write_text(FORGETFUL)
+    lab.write(target_steps=60)
+    done = lab.tpuctl("rehearse", "--fault", "no-notice", "--no-compare", "--json", expect=1)
     found = verdict(done)
     assert not found["survives"]
     assert found["done"]
     assert any("ignores its checkpoint" in text for text in found["hints"])
 
 
-def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_their_bytes(stage):
+def test_a_job_that_reports_no_step_is_struck_by_its_checkpoints_and_judged_by_their_bytes(lab):
     """No loss, no step: what both runs saved last is compared, and nothing is claimed of steps."""
-    (stage.work / "train.py").write_text(QUIET)
-    stage.write()
-    found = verdict(stage.tpuctl("rehearse", "--fault", "no-notice", "--at", "checkpoint:2", "--json"))
+    (lab.work / "train.py").write_text(QUIET)
+    lab.write()
+    found = verdict(lab.tpuctl("rehearse", "--fault", "no-notice", "--at", "checkpoint:2", "--json"))
     assert found["verdict"] == "pass"
     assert found["same_checkpoint"] is True
     assert (found["same_loss"], found["recoveries"][0]["steps_redone"]) == (None, None)
 
 
-def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(stage):
+def test_a_job_that_fails_by_itself_runs_once_and_its_cloud_is_retained(lab):
     """Its last lines and its exit status, once; the log is there until the printed command ends it."""
-    (stage.work / "train.py").write_text("print('reads')\nopen('data/none.bin')\n")
-    stage.write()
-    found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
+    (lab.work / "train.py").write_text("print('reads')\nopen('data/none.bin')\n")
+    lab.write()
+    found = verdict(lab.tpuctl("rehearse", "--json", expect=1))
     assert found["verdict"] == "fail"
     assert (found["failure"]["run"], found["failure"]["exit_code"]) == ("undisturbed", 1)
     assert "FileNotFoundError" in found["failure"]["log"][-1]
-    stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
+    lab.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
     try:
-        lines = stage.tpuctl("logs").out.splitlines()
+        lines = lab.tpuctl("logs").out.splitlines()
         assert sum(line.startswith("FileNotFoundError") for line in lines) == 1  # reasons quote it
     finally:
-        stage.tpuctl("local", "reset")
+        lab.tpuctl("local", "reset")
     Path(found["folder"]).parent.rmdir()
 
 
-def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(stage):
+def test_a_job_whose_saves_no_format_reads_ends_the_rehearsal_at_once(lab):
     """Files straight into the folder: one run, the file's name, and no wait for a step that never comes."""
     lines = "import os, time\ntime.sleep(3)\nopen(os.environ['TPUCTL_CHECKPOINT_DIR'] + '/latest.npz', 'w')\n"
-    (stage.work / "train.py").write_text(lines)
-    stage.write(checkpoint={"format": "marker"})
-    found = verdict(stage.tpuctl("rehearse", "--json", expect=1))
+    (lab.work / "train.py").write_text(lines)
+    lab.write(checkpoint={"format": "marker"})
+    found = verdict(lab.tpuctl("rehearse", "--json", expect=1))
     assert (found["failure"]["run"], found["failure"]["outcome"]) == ("undisturbed", "uncommitted")
     assert "latest.npz" in found["failure"]["message"]
     assert found["causes"] == ["uncommitted"]
-    stage.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
-    stage.tpuctl("local", "reset")
+    lab.environment["TPUCTL_LOCAL_DIR"] = found["folder"]
+    lab.tpuctl("local", "reset")
     Path(found["folder"]).parent.rmdir()
 
 
-def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(stage):
+def test_a_rehearsal_whose_local_cloud_is_gone_gives_up_and_says_so(lab):
     """The cloud's process dies: no endless watch, one cause, nothing left."""
-    (stage.work / "train.py").write_text("import time\ntime.sleep(600)\n")
-    stage.write()
-    stage.environment["TMPDIR"] = str(stage.folder)
-    running = stage.start("rehearse", "--no-compare", "--fault", "no-notice")
+    (lab.work / "train.py").write_text("import time\ntime.sleep(600)\n")
+    lab.write()
+    lab.environment["TMPDIR"] = str(lab.folder)
+    running = lab.start("rehearse", "--no-compare", "--fault", "no-notice")
 
     def address():
-        found = list(stage.folder.glob("tpuctl-rehearsal-*/cloud/daemon.json"))
-        return json.loads(found[0].read_text()) if found and "$ tpuctl watch" in stage.said(running) else None
+        found = list(lab.folder.glob("tpuctl-rehearsal-*/cloud/daemon.json"))
+        return json.loads(found[0].read_text()) if found and "$ tpuctl watch" in lab.said(running) else None
 
-    os.kill(stage.wait_for("a rehearsal that watches", address)["pid"], signal.SIGKILL)
-    done = stage.end(running, expect=None)
+    os.kill(lab.wait_for("a rehearsal that watches", address)["pid"], signal.SIGKILL)
+    done = lab.end(running, expect=None)
     assert done.code not in (0, 130)
     assert "the local cloud of this rehearsal is gone" in done.err
-    assert list(stage.folder.glob("tpuctl-rehearsal-*")) == []
+    assert list(lab.folder.glob("tpuctl-rehearsal-*")) == []

@@ -23,65 +23,65 @@ def ask(url: str) -> dict:
         return {}
 
 
-def answer(stage, url: str) -> dict:
+def answer(lab, url: str) -> dict:
     """Return what a small server says as soon as it says something: a slow computer's begins late."""
-    return stage.wait_for(f"an answer of {url}", lambda: ask(url))
+    return lab.wait_for(f"an answer of {url}", lambda: ask(url))
 
 
-def printed(stage, process) -> list[str]:
+def printed(lab, process) -> list[str]:
     """Return the lines that a command has printed to standard output so far."""
-    return (stage.folder / f"{process.number}.out").read_text().splitlines()
+    return (lab.folder / f"{process.number}.out").read_text().splitlines()
 
 
-def test_sidecars_are_reached_through_tunnels_that_outlive_their_machines(stage):
+def test_sidecars_are_reached_through_tunnels_that_outlive_their_machines(lab):
     """Both answer on loopback only; settings reach them without touching the job; `down` ends all."""
-    stage.environment["TPUCTL_VENV_CACHE"] = str(fake_environments(stage.folder / "venvs"))
-    stage.write(command="exec sleep 600", vm="{spot: true}")
-    with (stage.work / "tpuctl.yaml").open("a") as file:
+    lab.environment["TPUCTL_VENV_CACHE"] = str(fake_environments(lab.folder / "venvs"))
+    lab.write(command="exec sleep 600", vm="{spot: true}")
+    with (lab.work / "tpuctl.yaml").open("a") as file:
         board_port, jupyter_port = free_port(), free_port()
         file.write(
             f"sidecars: {{tensorboard: {{port: {board_port}}}, jupyter: {{on: tpu, port: {jupyter_port}}}}}\n"
         )
-    stage.tpuctl("up")
-    (job,) = stage.wait_for("the job", lambda: stage.jobs(b"600"))
+    lab.tpuctl("up")
+    (job,) = lab.wait_for("the job", lambda: lab.jobs(b"600"))
     mine = str(free_port())
-    board = stage.start("tunnel", "tensorboard", "--port", mine)
-    jupyter = stage.start("tunnel", "jupyter", "--json")
-    url = stage.wait_for("TensorBoard's address", lambda: printed(stage, board))[0]
+    board = lab.start("tunnel", "tensorboard", "--port", mine)
+    jupyter = lab.start("tunnel", "jupyter", "--json")
+    url = lab.wait_for("TensorBoard's address", lambda: printed(lab, board))[0]
     assert url == f"http://127.0.0.1:{mine}/"
-    words = answer(stage, url)["argv"]
-    assert words[words.index("--logdir") + 1] == f"gs://{stage.bucket()}/tensorboard"
+    words = answer(lab, url)["argv"]
+    assert words[words.index("--logdir") + 1] == f"gs://{lab.bucket()}/tensorboard"
     assert words[words.index("--host") + 1].startswith("127.")
-    first = json.loads(stage.wait_for("Jupyter's address", lambda: printed(stage, jupyter))[0])["url"]
-    assert answer(stage, first.partition("lab?")[0]) == {"status": 403}
-    assert answer(stage, first)["known"]
+    first = json.loads(lab.wait_for("Jupyter's address", lambda: printed(lab, jupyter))[0])["url"]
+    assert answer(lab, first.partition("lab?")[0]) == {"status": 403}
+    assert answer(lab, first)["known"]
 
     # Another port: the tunnel finds it, the job runs on.
     other = str(free_port())
     changed = ("--set", f"sidecars.tensorboard.port={other}")
-    assert "sidecars on e2e-vm: the new settings are there" in stage.tpuctl("up", *changed).err
-    stage.wait_for("the new port", lambda: other in ask(url).get("argv", []))
-    assert list(stage.jobs(b"600")) == [job]
+    assert "sidecars on e2e-vm: the new settings are there" in lab.tpuctl("up", *changed).err
+    lab.wait_for("the new port", lambda: other in ask(url).get("argv", []))
+    assert list(lab.jobs(b"600")) == [job]
 
     # Both machines are lost. The VM comes back with its last settings, the TPU is another one.
-    watch = stage.start("watch", *changed)
-    stage.wait_for("the watcher", lambda: stage.said(watch))
-    before = stage.wait_for("TensorBoard", lambda: ask(url).get("pid"))
-    stage.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
-    stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    stage.wait_for("TensorBoard again", lambda: ask(url).get("pid", before) != before)
-    assert other in answer(stage, url)["argv"]
-    stage.wait_for("a word on it", lambda: "connected again, to e2e-vm" in stage.said(board))
-    stage.wait_for("Jupyter's new address", lambda: len(printed(stage, jupyter)) == 2)
-    second = json.loads(printed(stage, jupyter)[1])["url"]
+    watch = lab.start("watch", *changed)
+    lab.wait_for("the watcher", lambda: lab.said(watch))
+    before = lab.wait_for("TensorBoard", lambda: ask(url).get("pid"))
+    lab.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
+    lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
+    lab.wait_for("TensorBoard again", lambda: ask(url).get("pid", before) != before)
+    assert other in answer(lab, url)["argv"]
+    lab.wait_for("a word on it", lambda: "connected again, to e2e-vm" in lab.said(board))
+    lab.wait_for("Jupyter's new address", lambda: len(printed(lab, jupyter)) == 2)
+    second = json.loads(printed(lab, jupyter)[1])["url"]
     assert second != first
-    assert answer(stage, second)["known"]
-    stage.wait_for("a word on it", lambda: "connected again, to e2e-tpu-g2-w0" in stage.said(jupyter))
+    assert answer(lab, second)["known"]
+    lab.wait_for("a word on it", lambda: "connected again, to e2e-tpu-g2-w0" in lab.said(jupyter))
 
     watch.send_signal(signal.SIGINT)
-    stage.end(watch, expect=130)
+    lab.end(watch, expect=130)
     board.send_signal(signal.SIGINT)
-    stage.end(board, expect=130)
-    stage.tpuctl("down", "--yes")
-    assert "closed: e2e is not up" in stage.end(jupyter, expect=0).err
-    assert stage.processes() == []
+    lab.end(board, expect=130)
+    lab.tpuctl("down", "--yes")
+    assert "closed: e2e is not up" in lab.end(jupyter, expect=0).err
+    assert lab.processes() == []

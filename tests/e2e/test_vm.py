@@ -32,30 +32,30 @@ def address(log: str) -> str:
     return ip
 
 
-def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(stage):
+def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(lab):
     """A preempted VM is started again and goes on; a new TPU restarts the job with the new address."""
-    (stage.work / "loop.py").write_text(LOOP)
-    env = {"E2E_FAST": str(stage.folder / "fast")}
-    stage.write(command="python3 loop.py", run_on="vm", vm="{spot: true}", env=env, target_steps=100)
-    stage.tpuctl("up")
-    stage.wait_for("step 6", lambda: stage.at(6, committed=5))
-    (job,) = stage.jobs(b"loop.py")
-    stage.wait_for("its log", lambda: "\ntpu " in stage.logs(1))
-    first = address(stage.logs(1))
+    (lab.work / "loop.py").write_text(LOOP)
+    env = {"E2E_FAST": str(lab.folder / "fast")}
+    lab.write(command="python3 loop.py", run_on="vm", vm="{spot: true}", env=env, target_steps=100)
+    lab.tpuctl("up")
+    lab.wait_for("step 6", lambda: lab.at(6, committed=5))
+    (job,) = lab.jobs(b"loop.py")
+    lab.wait_for("its log", lambda: "\ntpu " in lab.logs(1))
+    first = address(lab.logs(1))
 
-    watch = stage.start("watch")
-    stage.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
-    assert job not in stage.jobs(b"loop.py")
-    (beat,) = stage.wait_for("the VM's job again", lambda: stage.at(6, attempt=2))
+    watch = lab.start("watch")
+    lab.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
+    assert job not in lab.jobs(b"loop.py")
+    (beat,) = lab.wait_for("the VM's job again", lambda: lab.at(6, attempt=2))
     assert beat["resumed_from"] >= 5
     reported = "Starting VM e2e-vm (it was preempted)"
-    stage.wait_for("a word on it", lambda: reported in stage.said(watch))
+    lab.wait_for("a word on it", lambda: reported in lab.said(watch))
 
-    stage.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    (beat,) = stage.wait_for("the job with another TPU", lambda: stage.at(1, incarnation=2))
+    lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
+    (beat,) = lab.wait_for("the job with another TPU", lambda: lab.at(1, incarnation=2))
     assert beat["resumed_from"] >= 5
-    stage.wait_for("its log", lambda: "\ntpu " in stage.logs(2))
-    assert address(stage.logs(2)) != first
-    assert len(stage.jobs(b"loop.py")) == 1
-    stage.hurry()
-    stage.end(watch)
+    lab.wait_for("its log", lambda: "\ntpu " in lab.logs(2))
+    assert address(lab.logs(2)) != first
+    assert len(lab.jobs(b"loop.py")) == 1
+    lab.hurry()
+    lab.end(watch)

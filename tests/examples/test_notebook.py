@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from tests.cli.cli_kit import ROOT
-from tests.e2e.conftest import stage
+from tests.e2e.conftest import lab
 
-__all__ = ["stage"]
+__all__ = ["lab"]
 NOTEBOOK = json.loads((ROOT / "examples/notebook/deployment.ipynb").read_text())
 CODE = ["".join(cell["source"]) for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
 
@@ -24,7 +24,7 @@ def test_the_notebook_is_one_without_outputs():
 
 
 @pytest.mark.e2e
-def test_every_cell_runs(stage):
+def test_every_cell_runs(lab):
     """In one interpreter, in order; the job survives its preemption, and nothing is left."""
     ends = """
 assert done is True
@@ -36,9 +36,9 @@ assert __import__("pathlib").Path("report.html").stat().st_size > 5000
 gone = tpuctl.status(fresh=True)["resources"]
 assert [row["state"] for row in gone] == ["absent"] * 3, gone
 """
-    variables = {**stage.environment, "PYTHONPATH": str(ROOT)}
+    variables = {**lab.environment, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join([*CODE, ends])], cwd=stage.work, env=variables,
+        [sys.executable, "-c", "\n".join([*CODE, ends])], cwd=lab.work, env=variables,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=400,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -15,10 +15,10 @@ import pytest
 from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from orchestrator.emulator.start_options import Options, save_options
 from tests.e2e.conftest import slurm_packages
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 from tests.recipes.kit import VENVS
 
-__all__ = ["slurm_packages", "stage"]
+__all__ = ["lab", "slurm_packages"]
 HERE = Path(__file__).parent
 OURS = version_of(base_interpreter())
 TOO_LARGE = {
@@ -71,9 +71,9 @@ def _resting(change: str | None) -> set[str]:
 
 
 @pytest.fixture
-def stage(tmp_path) -> Iterator[Stage]:
-    """Return an empty stage whose machines share the virtual environments; it leaves nothing behind."""
-    one = Stage(tmp_path)
+def lab(tmp_path) -> Iterator[ProcessLab]:
+    """Return an empty lab whose machines share the virtual environments; it leaves nothing behind."""
+    one = ProcessLab(tmp_path)
     one.environment["TPUCTL_VENV_CACHE"] = str(VENVS)
     # The CPU builds of torch that an index may offer are for few versions; the other tests use the image's.
     save_options(one.cloud, Options(python=OURS, fresh_project=False))

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.emulator.start_options import load_options
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 from tests.recipes.kit import copy, held, hold, hold_at, losses
 
 RUN_TIMEOUT = 600.0
 NOTICE_SECONDS = 120
 
 
-def checkpoints_of(stage: Stage, node: str) -> Path:
+def checkpoints_of(lab: ProcessLab, node: str) -> Path:
     """Return the folder of checkpoints on the disk of the running machine of *node*."""
-    machine = next(one for one in stage.machines() if f"-{node}-" in one["id"] and one["running"])
-    return stage.cloud / "machines" / machine["id"] / "opt/tpuctl/checkpoints"
+    machine = next(one for one in lab.machines() if f"-{node}-" in one["id"] and one["running"])
+    return lab.cloud / "machines" / machine["id"] / "opt/tpuctl/checkpoints"
 
 
 @dataclass(frozen=True)
@@ -31,35 +31,35 @@ class RecipeRun:
         return losses("\n".join(self.logs))
 
 
-def start_cloud(stage: Stage, notice: int) -> None:
+def start_cloud(lab: ProcessLab, notice: int) -> None:
     """Start the local cloud with a notice of so many seconds; machines keep the Python they were given."""
-    python = load_options(stage.cloud).python
+    python = load_options(lab.cloud).python
     words = ("--python", python) if python else ()
-    stage.tpuctl("local", "start", "--notice", str(notice), *words)
+    lab.tpuctl("local", "start", "--notice", str(notice), *words)
 
 
-def leave(stage: Stage, incarnation: int, workers: int = 1) -> None:
+def leave(lab: ProcessLab, incarnation: int, workers: int = 1) -> None:
     """Give notice, and take the machines when all have said their last, so that none is too slow for it."""
-    node = f"{stage.name}-tpu-g{incarnation}"
-    stage.tpuctl("local", "preempt", node)
+    node = f"{lab.name}-tpu-g{incarnation}"
+    lab.tpuctl("local", "preempt", node)
 
     def stopped() -> bool:
-        return [beat["phase"] for beat in stage.beats(incarnation)] == ["stopped"] * workers
+        return [beat["phase"] for beat in lab.beats(incarnation)] == ["stopped"] * workers
 
-    stage.wait_for(f"the end of {node}", stopped, RUN_TIMEOUT)
+    lab.wait_for(f"the end of {node}", stopped, RUN_TIMEOUT)
     # The watcher may have deleted the node already.
-    stage.tpuctl("local", "preempt", node, "--no-notice", expect=None)
+    lab.tpuctl("local", "preempt", node, "--no-notice", expect=None)
 
 
 def run_recipe(
-    stage: Stage,
+    lab: ProcessLab,
     name: str,
     *,
     saved: int,
     kill_at: int | None = None,
     notice_at: int,
     settings: Mapping[str, object],
-    early: Callable[[Stage], None] = lambda _stage: None,
+    early: Callable[[ProcessLab], None] = lambda _lab: None,
     timeout: float = RUN_TIMEOUT,
 ) -> RecipeRun:
     """
@@ -71,38 +71,38 @@ def run_recipe(
 
     Without *kill_at* nothing holds the job: a recipe that spawns its processes has to be slow itself.
     """
-    stage.name = name
-    copy(name, stage.work)
-    gate = stage.folder / "held-at"
+    lab.name = name
+    copy(name, lab.work)
+    gate = lab.folder / "held-at"
     if kill_at is not None:
-        hold(stage.work)
+        hold(lab.work)
         hold_at(gate, kill_at)
         settings = {**{k: held(str(v)) for k, v in settings.items()}, "env.HELD_AT": gate}
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in settings.items() for word in ("--set", f"job.{key}={value}")]
-    start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
-    watch = stage.start("watch", *fast)
+    start_cloud(lab, NOTICE_SECONDS)
+    lab.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
+    watch = lab.start("watch", *fast)
 
     def first_saved() -> bool:
-        beats = stage.beats(1)
+        beats = lab.beats(1)
         return bool(beats) and (beats[0]["committed_step"] or 0) >= saved
 
-    stage.wait_for(f"step {saved} in the bucket", first_saved, timeout)
-    early(stage)
-    stage.tpuctl("local", "preempt", f"{name}-tpu-g1", "--no-notice")
+    lab.wait_for(f"step {saved} in the bucket", first_saved, timeout)
+    early(lab)
+    lab.tpuctl("local", "preempt", f"{name}-tpu-g1", "--no-notice")
     if kill_at is not None:
         hold_at(gate, notice_at)
-    stage.wait_for(f"step {notice_at} of g2", lambda: stage.at(notice_at, incarnation=2), timeout)
-    leave(stage, 2)
+    lab.wait_for(f"step {notice_at} of g2", lambda: lab.at(notice_at, incarnation=2), timeout)
+    leave(lab, 2)
     gate.unlink(missing_ok=True)
-    done = stage.end(watch, seconds=timeout)
+    done = lab.end(watch, seconds=timeout)
     assert "done:" in done.err
-    assert [machine for machine in stage.machines() if machine["running"]] == []
+    assert [machine for machine in lab.machines() if machine["running"]] == []
     run = RecipeRun(
-        tuple(stage.logs(incarnation) for incarnation in (1, 2, 3)),
-        (stage.beats(1)[0], stage.beats(2)[0]),
-        tuple(stage.objects("checkpoints/")),
+        tuple(lab.logs(incarnation) for incarnation in (1, 2, 3)),
+        (lab.beats(1)[0], lab.beats(2)[0]),
+        tuple(lab.objects("checkpoints/")),
     )
     for log in run.logs[1:]:
         # A machine that was replaced finds the environment of the first one.

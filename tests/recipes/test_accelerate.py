@@ -10,12 +10,12 @@ EPOCHS, STEPS = 4, 400
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
+def test_whole_life_on_the_local_cloud(lab, tmp_path_factory):
     """Killed and given notice, all losses are those of a run that nothing interrupts."""
     recipe = prepared("accelerate", tmp_path_factory.mktemp("accelerate"))
     straight = losses(recipe.run(f"exec sh venv.sh python train.py --epochs {EPOCHS}"))
-    use_example(stage, "accelerate")
-    run = survive(stage, settings={"env.ACCELERATE_EPOCHS": EPOCHS})
+    use_example(lab, "accelerate")
+    run = survive(lab, settings={"env.ACCELERATE_EPOCHS": EPOCHS})
     found = losses("\n".join(run.logs))
     assert found.items() <= straight.items()
     assert found[STEPS] == straight[STEPS]

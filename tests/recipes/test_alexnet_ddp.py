@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
@@ -84,27 +84,27 @@ def test_killed_and_stopped_processes_resume_with_the_same_losses(recipe, straig
     assert losses("\n".join(parts)) == {step: straight[step] for step in range(1, saved + 1)}
 
 
-def tear(stage: Stage) -> None:
+def tear(lab: ProcessLab) -> None:
     """Let last.json name half a file, and kill the job: the agent must put it aside before the next start."""
-    folder = checkpoints_of(stage, "alexnet-ddp-tpu-g1")
+    folder = checkpoints_of(lab, "alexnet-ddp-tpu-g1")
     whole = max(folder.glob("step_*.pt")).read_bytes()
     (folder / "step_000900.pt").write_bytes(whole[: len(whole) // 2])
     (folder / "last.json").write_text('{"step": 900, "file": "step_000900.pt"}')
-    for pid in stage.jobs(b"train.py"):
+    for pid in lab.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(11, attempt=2), RUN_TIMEOUT)
+    lab.wait_for("the second attempt", lambda: lab.at(11, attempt=2), RUN_TIMEOUT)
     assert not (folder / "step_000900.pt").exists()
     assert list(folder.parent.rglob("torn-step_000900*"))
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """A torn newest file, SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     settings = {
         "target_steps": STEPS, "env.ALEXNET_STEPS": STEPS, "env.ALEXNET_SAVE_EVERY": 10,
         "env.ALEXNET_LOG_EVERY": 1, "env.ALEXNET_PROCESSES": 2,
     }  # fmt: skip
-    run = run_recipe(stage, "alexnet-ddp", saved=10, kill_at=13, notice_at=22, settings=settings, early=tear)
+    run = run_recipe(lab, "alexnet-ddp", saved=10, kill_at=13, notice_at=22, settings=settings, early=tear)
     assert run.losses() == straight
     assert "asked to stop: saved step" in run.logs[1]
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

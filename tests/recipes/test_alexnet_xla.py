@@ -99,11 +99,11 @@ def test_the_recipes_on_xla_share_one_environment():
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     settings = {"target_steps": STEPS, "env.ALEXNET_STEP_SECONDS": 1}
     settings.update({f"env.{key}": value for key, value in SETTINGS.items()})
-    run = run_recipe(stage, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
+    run = run_recipe(lab, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
     assert run.losses() == straight
     assert "asked to stop: saved step" in run.logs[1]
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, copy, hold, hold_at, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
@@ -128,18 +128,18 @@ def test_checkpoint_becomes_a_hugging_face_model(recipe, straight):
     assert "cls.predictions.bias" in recipe.start(reader).wait(1)
 
 
-def harm(stage: Stage) -> None:
+def harm(lab: ProcessLab) -> None:
     """Tear the newest checkpoint on the machine's disk and kill the job; the agent must not offer it."""
-    folder = checkpoints_of(stage, "bert-tf2-tpu-g1")
-    for pid in stage.jobs(b"train.py"):
+    folder = checkpoints_of(lab, "bert-tf2-tpu-g1")
+    for pid in lab.jobs(b"train.py"):
         kill(pid)
     newest = max(int(path.stem.split("-")[1]) for path in folder.glob("ckpt-*.index"))
     tear(folder / f"ckpt-{newest}")
-    stage.wait_for("the second attempt", lambda: stage.at(newest - 14, attempt=2), RUN_TIMEOUT)
+    lab.wait_for("the second attempt", lambda: lab.at(newest - 14, attempt=2), RUN_TIMEOUT)
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, recipe, straight):
+def test_whole_life_on_the_local_cloud(lab, recipe, straight):
     """
     Torn checkpoint, SIGKILL of the machine, notice with SIGTERM: all losses are the unbroken run's.
 
@@ -152,7 +152,7 @@ def test_whole_life_on_the_local_cloud(stage, recipe, straight):
         "target_steps": STEPS,
         "env.BERT_DATA": recipe.folder / "data",
     }
-    run = run_recipe(stage, "bert-tf2", saved=15, kill_at=18, notice_at=35, settings=settings, early=harm)
+    run = run_recipe(lab, "bert-tf2", saved=15, kill_at=18, notice_at=35, settings=settings, early=harm)
     assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
@@ -160,12 +160,12 @@ def test_whole_life_on_the_local_cloud(stage, recipe, straight):
 
 
 @pytest.mark.e2e
-def test_data_logs_and_checkpoints_straight_in_the_bucket(stage, straight):
+def test_data_logs_and_checkpoints_straight_in_the_bucket(lab, straight):
     """With no file on the machine, through the local cloud's proxy: killed, resumed, and the same losses."""
-    stage.name = "bert-tf2"
-    hold(copy("bert-tf2", stage.work))
+    lab.name = "bert-tf2"
+    hold(copy("bert-tf2", lab.work))
     words = f"--steps {STEPS} --save-every 15 --log-every 1"
-    gate = stage.folder / "held-at"
+    gate = lab.folder / "held-at"
     hold_at(gate, 18)
     settings = {
         "watch.poll": "1s",
@@ -178,21 +178,21 @@ def test_data_logs_and_checkpoints_straight_in_the_bucket(stage, straight):
         "job.env.BERT_LOGS": "gs://$TPUCTL_BUCKET/tensorboard",
     }
     flags = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    stage.tpuctl("up", *flags, seconds=RUN_TIMEOUT)
-    watch = stage.start("watch", *flags)
+    lab.tpuctl("up", *flags, seconds=RUN_TIMEOUT)
+    watch = lab.start("watch", *flags)
 
     def saved() -> bool:
-        return any((beat["committed_step"] or 0) >= 15 for beat in stage.beats(1))
+        return any((beat["committed_step"] or 0) >= 15 for beat in lab.beats(1))
 
-    stage.wait_for("step 15 in the bucket", saved, RUN_TIMEOUT)
-    for pid in stage.jobs(b"train.py"):
+    lab.wait_for("step 15 in the bucket", saved, RUN_TIMEOUT)
+    for pid in lab.jobs(b"train.py"):
         kill(pid)
     gate.unlink()
-    assert "done:" in stage.end(watch, seconds=RUN_TIMEOUT).err
-    log = stage.logs(1)
+    assert "done:" in lab.end(watch, seconds=RUN_TIMEOUT).err
+    log = lab.logs(1)
     assert "attempt 2: resume from step 15 " in log
     assert losses(log) == straight
-    assert f"checkpoints/ckpt-{STEPS}.index" in stage.objects("checkpoints/")
-    assert "data/data.json" in stage.objects("data/")
+    assert f"checkpoints/ckpt-{STEPS}.index" in lab.objects("checkpoints/")
+    assert "data/data.json" in lab.objects("data/")
     # One file of events for each start.
-    assert len([name for name in stage.objects("tensorboard/") if "tfevents" in name]) == 2
+    assert len([name for name in lab.objects("tensorboard/") if "tfevents" in name]) == 2

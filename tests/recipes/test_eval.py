@@ -12,27 +12,27 @@ pytestmark = pytest.mark.recipes
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage):
+def test_whole_life_on_the_local_cloud(lab):
     """Killed after its third shard, it goes on with the first one that is missing; then it is done."""
-    use_example(stage, "eval")
+    use_example(lab, "eval")
     fast = ["--set", "watch.poll=1s", "--set", "vm=none", "--set", "job.env.EVAL_SHARD_SECONDS=4"]
-    stage.tpuctl("local", "start")
-    stage.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
-    watch = stage.start("watch", *fast)
+    lab.tpuctl("local", "start")
+    lab.tpuctl("up", *fast, seconds=RUN_TIMEOUT)
+    watch = lab.start("watch", *fast)
 
     def shards():
-        return [name for name in stage.objects("checkpoints/") if "scores-" in name]
+        return [name for name in lab.objects("checkpoints/") if "scores-" in name]
 
-    stage.wait_for("three shards", lambda: len(shards()) >= 3, RUN_TIMEOUT, 0.1)
-    assert stage.beats(1)[0]["phase"] == "run", "results alone do not make it done"
-    stage.tpuctl("local", "preempt", "eval-tpu-g1", "--no-notice")
+    lab.wait_for("three shards", lambda: len(shards()) >= 3, RUN_TIMEOUT, 0.1)
+    assert lab.beats(1)[0]["phase"] == "run", "results alone do not make it done"
+    lab.tpuctl("local", "preempt", "eval-tpu-g1", "--no-notice")
     there = shards()
-    assert "done:" in stage.end(watch, seconds=RUN_TIMEOUT).err
+    assert "done:" in lab.end(watch, seconds=RUN_TIMEOUT).err
 
-    logs = [re.findall(r"^shard (\d+): ", stage.logs(number), re.MULTILINE) for number in (1, 2)]
+    logs = [re.findall(r"^shard (\d+): ", lab.logs(number), re.MULTILINE) for number in (1, 2)]
     assert int(logs[1][0]) >= len(there)
-    summary = json.loads(stage.read("checkpoints/summary.json"))
+    summary = json.loads(lab.read("checkpoints/summary.json"))
     assert summary["files"] > 50
     assert 3.0 < summary["bits"] < 4.0
     assert len(shards()) == -(-summary["files"] // 10)
-    assert stage.beats(2)[0]["phase"] == "done"
+    assert lab.beats(2)[0]["phase"] == "done"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.recipes.kit import Recipe, Run, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
@@ -101,19 +101,19 @@ def test_finished_training_is_not_changed(recipe, straight):
     assert losses(again) == {}
 
 
-def harm(stage: Stage) -> None:
+def harm(lab: ProcessLab) -> None:
     """Tear the alias on the machine and kill the job; the agent must repair before it starts again."""
-    tear(checkpoints_of(stage, "fairseq-mlm-tpu-g1") / LAST)
-    for pid in stage.jobs(b"launch.py"):
+    tear(checkpoints_of(lab, "fairseq-mlm-tpu-g1") / LAST)
+    for pid in lab.jobs(b"launch.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(41, attempt=2), RUN_TIMEOUT)
+    lab.wait_for("the second attempt", lambda: lab.at(41, attempt=2), RUN_TIMEOUT)
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """Up, torn alias, SIGKILL of the machine, notice with SIGTERM, done: each loss is the unbroken run's."""
     settings = {"command": "exec sh train.sh --log-interval 1"}
-    run = run_recipe(stage, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
+    run = run_recipe(lab, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
     assert losses("\n".join(run.logs)) == straight
     # The agent committed what SIGTERM made fairseq save: no update was made twice.
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))

@@ -72,7 +72,7 @@ def test_saves_within_epochs_are_refused(recipe):
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """SIGKILL of the machine, notice with SIGTERM, done: every update is made, with a close loss."""
     settings = {
         "command": "exec sh train.sh --log-interval 1",
@@ -80,6 +80,6 @@ def test_whole_life_on_the_local_cloud(stage, straight):
         "env.FAIRSEQ_UPDATES": UPDATES,
         "env.FAIRSEQ_STEP_SECONDS": 0.7,
     }
-    run = run_recipe(stage, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, timeout=TIMEOUT)
+    run = run_recipe(lab, "fairseq-mlm-xla", saved=4, notice_at=13, settings=settings, timeout=TIMEOUT)
     assert losses(*run.logs) == pytest.approx(straight, abs=CLOSE)
     assert any(name.startswith(f"checkpoints/{UPDATES:08d}/g3/w0/") for name in run.objects)

@@ -12,17 +12,17 @@ STEPS = 250
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage):
+def test_whole_life_on_the_local_cloud(lab):
     """
     Killed and given notice, it goes on from the step in the bucket; the notice costs no step.
 
     What was trained twice had the same loss twice: the windows of a step are the same after a restore.
     """
-    use_example(stage, "flax-nnx")
+    use_example(lab, "flax-nnx")
     command = (
         f"exec sh venv.sh python train.py --steps {STEPS} --save-every 20 --log-every 1 --layers 1 --width 32"
     )
-    run = survive(stage, settings={"target_steps": STEPS, "command": command})
+    run = survive(lab, settings={"target_steps": STEPS, "command": command})
     steps = losses("\n".join(run.logs))
     assert max(steps) == STEPS
     assert f"checkpoints/{STEPS}/commit_success.txt" in run.objects

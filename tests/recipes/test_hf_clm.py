@@ -11,7 +11,7 @@ import pytest
 
 from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.formats.hf import HuggingFace
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.recipes.kit import Recipe, Run, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
@@ -113,19 +113,19 @@ def cut(folder: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def tear(stage: Stage) -> None:
+def tear(lab: ProcessLab) -> None:
     """
     Add two newer checkpoints, one without optimizer and one with half a model, and kill the job.
 
     The Trainer by itself would take the newest: crash on the one, and go on silently wrong with the other.
     """
-    folder = checkpoints_of(stage, "hf-clm-tpu-g1")
+    folder = checkpoints_of(lab, "hf-clm-tpu-g1")
     source = folder / "checkpoint-15"
     fake(source, 900, lambda one: (one / "optimizer.pt").unlink())
     fake(source, 901, cut)
-    for pid in stage.jobs(b"train.py"):
+    for pid in lab.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(16, attempt=2), RUN_TIMEOUT)
+    lab.wait_for("the second attempt", lambda: lab.at(16, attempt=2), RUN_TIMEOUT)
     assert not (folder / "checkpoint-900").exists()
     assert not (folder / "checkpoint-901").exists()
     assert list(folder.parent.rglob("torn-checkpoint-900-*"))
@@ -133,14 +133,14 @@ def tear(stage: Stage) -> None:
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """Two torn checkpoints, SIGKILL of the machine, notice with SIGTERM: the final weights are the same."""
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME"'
     settings = {"command": command, "target_steps": STEPS}
-    run = run_recipe(stage, "hf-clm", saved=15, kill_at=18, notice_at=25, settings=settings, early=tear)
+    run = run_recipe(lab, "hf-clm", saved=15, kill_at=18, notice_at=25, settings=settings, early=tear)
     assert run.losses() == straight[0]
-    final = stage.read(f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors")
+    final = lab.read(f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors")
     assert hashlib.sha256(final).hexdigest() == straight[1]
     assert "asked to stop: saved" in run.logs[1]
     # The Trainer may save just before an update that it then makes: one step is redone at most.

@@ -89,12 +89,12 @@ def test_checkpoint_without_optimizer_is_refused_not_resumed_silently(recipe, st
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """SIGKILL of the machine, notice with SIGTERM, done: the losses are close to an unbroken run's."""
     command = f'exec sh venv.sh python train.py --output_dir "$TPUCTL_CHECKPOINT_DIR" {FLAGS} '
     command += '--resume_from_checkpoint "$TPUCTL_RESUME" --step_seconds "$HF_CLM_STEP_SECONDS"'
     settings = {"command": command, "target_steps": STEPS, "env.HF_CLM_STEP_SECONDS": 0.6}
-    run = run_recipe(stage, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
+    run = run_recipe(lab, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert losses(*run.logs) == pytest.approx(straight, abs=CLOSE)
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))

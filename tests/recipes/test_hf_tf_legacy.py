@@ -103,14 +103,14 @@ def test_result_is_a_folder_that_current_transformers_loads(recipe, straight):
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """SIGKILL of the machine, notice with SIGTERM, done: all losses are the unbroken run's."""
     settings = {
         "command": f"exec sh venv.sh python train.py {FLAGS}",
         "target_steps": STEPS,
         "env.BERT_STEP_SECONDS": 0.6,
     }
-    run = run_recipe(stage, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
+    run = run_recipe(lab, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
     assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))

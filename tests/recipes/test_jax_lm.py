@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, run_recipe
@@ -81,29 +81,29 @@ def test_an_error_ends_the_process_at_once(recipe):
     assert "Traceback" in start(recipe, "file").wait(1)
 
 
-def store(stage: Stage, name: str, data: bytes) -> None:
+def store(lab: ProcessLab, name: str, data: bytes) -> None:
     """Put an object into the deployment's bucket."""
-    endpoint = loads((stage.cloud / "daemon.json").read_text())["endpoint"]
-    url = f"{endpoint}/upload/storage/v1/b/{stage.bucket()}/o?uploadType=media&name={quote(name, safe='')}"
+    endpoint = loads((lab.cloud / "daemon.json").read_text())["endpoint"]
+    url = f"{endpoint}/upload/storage/v1/b/{lab.bucket()}/o?uploadType=media&name={quote(name, safe='')}"
     urllib.request.urlopen(urllib.request.Request(url, data, method="POST"), timeout=30).close()
 
 
-def tear(stage: Stage) -> None:
+def tear(lab: ProcessLab) -> None:
     """Add a newer step that was never declared complete, and kill the job: nobody may resume from it."""
     for name in ("_CHECKPOINT_METADATA", "default/_METADATA"):
-        store(stage, f"checkpoints/900/{name}", stage.read(f"checkpoints/8/{name}"))
-    for pid in stage.jobs(b"train.py"):
+        store(lab, f"checkpoints/900/{name}", lab.read(f"checkpoints/8/{name}"))
+    for pid in lab.jobs(b"train.py"):
         kill(pid)
-    stage.wait_for("the second attempt", lambda: stage.at(9, attempt=2), RUN_TIMEOUT)
-    assert stage.beats(1)[0]["resumed_from"] < 900
+    lab.wait_for("the second attempt", lambda: lab.at(9, attempt=2), RUN_TIMEOUT)
+    assert lab.beats(1)[0]["resumed_from"] < 900
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, recipe, straight):
+def test_whole_life_on_the_local_cloud(lab, recipe, straight):
     """A torn newest step, SIGKILL of the machine, notice with SIGTERM: the losses of an unbroken run."""
     env = settings(STEPS, DEVICES, recipe.folder.parent / "compiled")
     run = run_recipe(
-        stage, "jax-lm", saved=8, kill_at=11, notice_at=18, early=tear,
+        lab, "jax-lm", saved=8, kill_at=11, notice_at=18, early=tear,
         settings={"target_steps": STEPS, **{f"env.{key}": value for key, value in env.items()}},
     )  # fmt: skip
     assert run.losses() == straight

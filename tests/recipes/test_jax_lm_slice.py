@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.stage import Stage, kill
+from tests.e2e.process_lab import ProcessLab, kill
 from tests.emulator.machines_lab import LabView, free_port, machine, serving
 from tests.recipes.jax_lm import COMMAND, Bucket, settings
 from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
@@ -116,25 +116,25 @@ def test_one_dead_worker_ends_all_and_a_stop_is_common(recipe, metadata, straigh
     assert found == {step: straight[step] for step in range(1, saved + 1)}
 
 
-def one_of(stage: Stage, worker: int) -> int:
+def one_of(lab: ProcessLab, worker: int) -> int:
     """Return the process that trains on one of the machines."""
-    environs = dict(stage.processes())
+    environs = dict(lab.processes())
     mark = f"\0TPUCTL_WORKER_ID={worker}\0".encode()
-    (pid,) = [pid for pid in stage.jobs(b"train.py") if mark in environs[pid] + b"\0"]
+    (pid,) = [pid for pid in lab.jobs(b"train.py") if mark in environs[pid] + b"\0"]
     return pid
 
 
 @pytest.mark.e2e
-def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
+def test_whole_life_of_a_slice_on_the_local_cloud(lab, recipe, straight):
     """
     A killed process restarts the gang, a killed machine moves the slice, a notice stops all at one step.
 
     The losses are those of an unbroken run, bit for bit, on every worker.
     """
-    stage.name = "jax-lm"
-    copy("jax-lm", stage.work)
-    hold(stage.work)
-    gate = stage.folder / "held-at"
+    lab.name = "jax-lm"
+    copy("jax-lm", lab.work)
+    hold(lab.work)
+    gate = lab.folder / "held-at"
     hold_at(gate, 11)
     env = {**settings(STEPS, 1, recipe.folder.parent / "compiled"), "HELD_AT": str(gate)}
     values = {
@@ -142,31 +142,31 @@ def test_whole_life_of_a_slice_on_the_local_cloud(stage, recipe, straight):
         **{f"job.env.{key}": value for key, value in env.items()},
     }  # fmt: skip
     words = [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-    start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *words, seconds=RUN_TIMEOUT)
-    watch = stage.start("watch", *words)
+    start_cloud(lab, NOTICE_SECONDS)
+    lab.tpuctl("up", *words, seconds=RUN_TIMEOUT)
+    watch = lab.start("watch", *words)
 
     def committed() -> bool:
-        return [b["committed_step"] or 0 for b in stage.beats(1)] >= [8] * WORKERS
+        return [b["committed_step"] or 0 for b in lab.beats(1)] >= [8] * WORKERS
 
-    stage.wait_for("step 8 in the bucket", committed, RUN_TIMEOUT)
-    kill(one_of(stage, 2))
-    beats = stage.wait_for("attempt 2", lambda: stage.at(9, workers=WORKERS, attempt=2), RUN_TIMEOUT)
+    lab.wait_for("step 8 in the bucket", committed, RUN_TIMEOUT)
+    kill(one_of(lab, 2))
+    beats = lab.wait_for("attempt 2", lambda: lab.at(9, workers=WORKERS, attempt=2), RUN_TIMEOUT)
     assert {b["incarnation"] for b in beats} == {1}
 
-    stage.tpuctl("local", "preempt", "jax-lm-tpu-g1", "--worker", "0", "--no-notice")
+    lab.tpuctl("local", "preempt", "jax-lm-tpu-g1", "--worker", "0", "--no-notice")
     hold_at(gate, 14)
-    stage.wait_for("g2", lambda: stage.at(14, workers=WORKERS, incarnation=2), RUN_TIMEOUT)
-    leave(stage, 2, WORKERS)
+    lab.wait_for("g2", lambda: lab.at(14, workers=WORKERS, incarnation=2), RUN_TIMEOUT)
+    leave(lab, 2, WORKERS)
     gate.unlink()
-    stage.end(watch, seconds=RUN_TIMEOUT)
+    lab.end(watch, seconds=RUN_TIMEOUT)
 
-    logs = {(g, w): stage.logs(g, w) for g in (1, 2, 3) for w in range(WORKERS)}
+    logs = {(g, w): lab.logs(g, w) for g in (1, 2, 3) for w in range(WORKERS)}
     assert losses("\n".join(logs.values())) == straight
     for worker in range(WORKERS):
         assert losses("\n".join(logs[g, worker] for g in (1, 2, 3))) == straight
-    (saved,) = {b["committed_step"] for b in stage.beats(2)}
-    assert {b["notice"] for b in stage.beats(2)} == {True}
+    (saved,) = {b["committed_step"] for b in lab.beats(2)}
+    assert {b["notice"] for b in lab.beats(2)} == {True}
     # The last lines of a machine may stay on it; the save itself is one for all.
     assert any(f"asked to stop: saved step {saved}" in logs[2, worker] for worker in range(WORKERS))
-    assert [(b["phase"], b["committed_step"]) for b in stage.beats(3)] == [("done", STEPS)] * WORKERS
+    assert [(b["phase"], b["committed_step"]) for b in lab.beats(3)] == [("done", STEPS)] * WORKERS

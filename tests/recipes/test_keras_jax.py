@@ -19,15 +19,15 @@ def epochs(*logs: str) -> dict[int, str]:
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, tmp_path_factory):
+def test_whole_life_on_the_local_cloud(lab, tmp_path_factory):
     """Killed and given notice, `fit` goes on with the next epoch, and with the losses of an unbroken run."""
     recipe = prepared("keras-jax", tmp_path_factory.mktemp("keras-jax"))
     # As many devices as a machine has: the sums of a batch are made in the same order.
     devices = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={TPU_DEVICES}", "JAX_PLATFORMS": "cpu"}
     straight = epochs(recipe.run(f"exec sh venv.sh python train.py --epochs {EPOCHS}", **devices))
     assert list(straight) == list(range(1, EPOCHS + 1))
-    use_example(stage, "keras-jax")
-    run = survive(stage, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
+    use_example(lab, "keras-jax")
+    run = survive(lab, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
     assert run.beats[2]["committed_step"] == EPOCHS
     assert epochs(*run.logs).items() <= straight.items()
     # A quick machine may reach the last epoch within its notice; the third one then has nothing left to train.

@@ -24,14 +24,14 @@ def python() -> Path:
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage):
+def test_whole_life_on_the_local_cloud(lab):
     """Killed and given notice, it goes on from Orbax's newest step in the bucket, to the last one."""
-    use_example(stage, "maxtext")
-    file = stage.work / "tpuctl.yaml"
+    use_example(lab, "maxtext")
+    file = lab.work / "tpuctl.yaml"
     # A machine of Google's downloads Python 3.12; one of the local cloud takes what this computer has.
     there = f'env PATH="{python().parent}:$PATH" tpuctl-venv'
     file.write_text(file.read_text().replace("tpuctl-venv -p", f"{there} -p"))
-    run = survive(stage, settings={"env.MAXTEXT_STEPS": STEPS})
+    run = survive(lab, settings={"env.MAXTEXT_STEPS": STEPS})
     assert f"checkpoints/{STEPS - 1}/commit_success.txt" in run.objects
     # A quick machine may reach the last step within its notice; the third one then has nothing left to train.
     assert f"completed step: {STEPS - 1}," in "".join(run.logs[1:])

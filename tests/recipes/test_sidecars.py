@@ -41,37 +41,37 @@ def listening(words: list[str]) -> set[str]:
     return {line.split()[3] for line in table.splitlines() if any(f'(("{word}' in line for word in words)}
 
 
-def address_of(stage, tunnel) -> str:
+def address_of(lab, tunnel) -> str:
     """Return the first line that a tunnel prints; it must not end before."""
-    stage.wait_for("an address", lambda: printed(stage, tunnel) or tunnel.poll() is not None, INSTALL_TIMEOUT)
-    assert tunnel.poll() is None, stage.said(tunnel)
-    return printed(stage, tunnel)[0]
+    lab.wait_for("an address", lambda: printed(lab, tunnel) or tunnel.poll() is not None, INSTALL_TIMEOUT)
+    assert tunnel.poll() is None, lab.said(tunnel)
+    return printed(lab, tunnel)[0]
 
 
-def test_tensorboard_and_jupyter_answer_only_to_those_who_may(stage):
+def test_tensorboard_and_jupyter_answer_only_to_those_who_may(lab):
     """Runs are read from the bucket; Jupyter wants its token; only loopback; nothing is left."""
-    stage.write(command="exec sleep 3000", vm="{machine: e2-small}")
-    with (stage.work / "tpuctl.yaml").open("a") as file:
+    lab.write(command="exec sleep 3000", vm="{machine: e2-small}")
+    with (lab.work / "tpuctl.yaml").open("a") as file:
         board_port, jupyter_port = free_port(), free_port()
         file.write(
             f"sidecars: {{tensorboard: {{port: {board_port}}}, jupyter: {{on: tpu, port: {jupyter_port}}}}}\n"
         )
-    stage.tpuctl("up")
-    board = stage.start("tunnel", "tensorboard")
-    jupyter = stage.start("tunnel", "jupyter", "--json")
-    url = address_of(stage, board)
-    page = json.loads(address_of(stage, jupyter))["url"]
+    lab.tpuctl("up")
+    board = lab.start("tunnel", "tensorboard")
+    jupyter = lab.start("tunnel", "jupyter", "--json")
+    url = address_of(lab, board)
+    page = json.loads(address_of(lab, jupyter))["url"]
 
     python = next(p.parent / "python" for p in VENVS.glob("*/bin/tensorboard") if _small(p))
-    (stage.folder / "write.py").write_text(WRITE)
-    subprocess.run([python, "write.py"], cwd=stage.folder, check=True, capture_output=True)
-    (events,) = (stage.folder / "events").iterdir()
-    address = json.loads((stage.cloud / "daemon.json").read_text())["endpoint"]
-    place = f"/upload/storage/v1/b/{stage.bucket()}/o?uploadType=media&name=tensorboard/run1/{events.name}"
+    (lab.folder / "write.py").write_text(WRITE)
+    subprocess.run([python, "write.py"], cwd=lab.folder, check=True, capture_output=True)
+    (events,) = (lab.folder / "events").iterdir()
+    address = json.loads((lab.cloud / "daemon.json").read_text())["endpoint"]
+    place = f"/upload/storage/v1/b/{lab.bucket()}/o?uploadType=media&name=tensorboard/run1/{events.name}"
     urllib.request.urlopen(
         urllib.request.Request(address + place, events.read_bytes(), method="POST")
     ).close()
-    stage.wait_for("the run", lambda: json.loads(get(f"{url}data/runs")[1]) == ["run1"], 60)
+    lab.wait_for("the run", lambda: json.loads(get(f"{url}data/runs")[1]) == ["run1"], 60)
     tags = json.loads(get(f"{url}data/plugin/scalars/tags")[1])
     assert list(tags["run1"]) == ["loss"]
 
@@ -82,14 +82,14 @@ def test_tensorboard_and_jupyter_answer_only_to_those_who_may(stage):
     places = listening(["tensorboard", "jupyter-lab"])
     assert len(places) >= 2
     assert all(place.startswith("127.") for place in places)
-    logs = [path.read_text(errors="replace") for path in stage.cloud.glob("machines/*/opt/tpuctl/log/*")]
+    logs = [path.read_text(errors="replace") for path in lab.cloud.glob("machines/*/opt/tpuctl/log/*")]
     assert len(logs) >= 4
     assert not any(token in text for text in logs)
 
-    stage.tpuctl("down", "--yes", "--delete-data")
+    lab.tpuctl("down", "--yes", "--delete-data")
     for process in (board, jupyter):
-        stage.end(process)
-    assert stage.processes() == []
+        lab.end(process)
+    assert lab.processes() == []
 
 
 def _small(program) -> bool:

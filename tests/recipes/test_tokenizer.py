@@ -64,12 +64,12 @@ def test_transformers_and_hf_clm_read_the_result(recipe, straight, tmp_path):
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage, straight):
+def test_whole_life_on_the_local_cloud(lab, straight):
     """Killed after step 1, notice in step 2: the bucket holds what an unbroken run makes elsewhere."""
-    run = run_recipe(stage, "tokenizer", saved=1, kill_at=1, notice_at=1, settings={})
+    run = run_recipe(lab, "tokenizer", saved=1, kill_at=1, notice_at=1, settings={})
     # The kill may take the line with it: what a machine has not yet sent of its log is lost.
     assert sum(log.count("step 1: wordpiece") for log in run.logs) <= 1
     assert "resumed from step 1" in run.logs[1]
     place = "checkpoints/00000002/g3/w0/"
-    last = {name.removeprefix(place): stage.read(name) for name in run.objects if name.startswith(place)}
+    last = {name.removeprefix(place): lab.read(name) for name in run.objects if name.startswith(place)}
     assert last == straight

@@ -13,10 +13,10 @@ STEPS = 600
 
 
 @pytest.mark.e2e
-def test_whole_life_on_the_local_cloud(stage):
+def test_whole_life_on_the_local_cloud(lab):
     """Killed and given notice, the Trainer goes on where the bucket has it, and ends with its model there."""
-    use_example(stage, "trl-sft")
-    run = survive(stage, settings={"env.SFT_STEPS": STEPS})
+    use_example(lab, "trl-sft")
+    run = survive(lab, settings={"env.SFT_STEPS": STEPS})
     assert run.beats[2]["committed_step"] == STEPS
     assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in run.objects
     assert run.beats[0]["resumed_from"] is None

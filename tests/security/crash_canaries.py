@@ -184,7 +184,7 @@ def receivers(folder):
 
 
 @contextmanager
-def stage(folder, takes, refuses, file=()):
+def canary_lab(folder, takes, refuses, file=()):
     """Yield a cloud and a computer whose deployment has all the secrets."""
     values = secrets()
     path = {name: "/" + quote(text, safe="") for name, text in values.items()}
@@ -291,7 +291,7 @@ def explored(order):
     with (
         tempfile.TemporaryDirectory(dir=MEMORY) as name,
         receivers(Path(name)) as addresses,
-        stage(Path(name), *addresses, file=scenario.file) as (cloud, user),
+        canary_lab(Path(name), *addresses, file=scenario.file) as (cloud, user),
     ):
         trial = Trial(Path(name), scenario, cloud, user)
         points = trial.points()
@@ -308,7 +308,7 @@ def warm():
     """Import once what every fork would have to import again."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         folder = Path(name)
-        with receivers(folder) as addresses, stage(folder, *addresses) as (cloud, user):
+        with receivers(folder) as addresses, canary_lab(folder, *addresses) as (cloud, user):
             edited(cloud, user)
             for words in (("push",), ("status",), ("down", "--yes")):
                 user.run(*words)

@@ -60,11 +60,11 @@ for step in range(start + 1, STEPS + 1):
 
 
 @pytest.fixture
-def stage(tmp_path):
-    """Give a stage whose local cloud keeps the bodies that it is sent."""
-    from tests.e2e.stage import REPO, Stage
+def lab(tmp_path):
+    """Give a lab whose local cloud keeps the bodies that it is sent."""
+    from tests.e2e.process_lab import REPO, ProcessLab
 
-    one = Stage(tmp_path / "stage")
+    one = ProcessLab(tmp_path / "lab")
     spies = tmp_path / "spies"
     spies.mkdir()
     (spies / "sitecustomize.py").write_text(SPY)
@@ -99,9 +99,9 @@ def receiver():
         server.server_close()
 
 
-def store(stage, values: dict[str, str]) -> None:
+def store(lab, values: dict[str, str]) -> None:
     """Put every value into Secret Manager, as `tpuctl secret set` does."""
-    address = json.loads((stage.cloud / "daemon.json").read_text())["endpoint"]
+    address = json.loads((lab.cloud / "daemon.json").read_text())["endpoint"]
     for name, value in values.items():
         data = base64.b64encode(value.encode()).decode()
         for tail, body in (
@@ -114,11 +114,11 @@ def store(stage, values: dict[str, str]) -> None:
             urllib.request.urlopen(asked, timeout=30).read()
 
 
-def found(stage, values: dict[str, str]) -> list[tuple[str, str]]:
+def found(lab, values: dict[str, str]) -> list[tuple[str, str]]:
     """Return every artefact that holds a secret in some spelling."""
     forms = {form: name for name, value in values.items() for form in spellings(value)}
-    texts = {str(path): _bytes(path) for path in _files(stage.folder.parent)}
-    for pid, _ in stage.processes():
+    texts = {str(path): _bytes(path) for path in _files(lab.folder.parent)}
+    for pid, _ in lab.processes():
         texts[f"command line of {pid}"] = _bytes(Path(f"/proc/{pid}/cmdline"))
     return [(where, name) for where, text in texts.items() for form, name in forms.items() if form in text]
 
@@ -140,65 +140,65 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def test_no_secret_is_anywhere_but_in_secret_manager(stage):
+def test_no_secret_is_anywhere_but_in_secret_manager(lab):
     """Searched while the job runs, after each kind of end, and when all is over."""
     values = canaries()
-    stage.write(
-        command="python3 job.py", target_steps=STEPS, env={"GATES": str(stage.folder / "gates")},
+    lab.write(
+        command="python3 job.py", target_steps=STEPS, env={"GATES": str(lab.folder / "gates")},
         secrets={name: f"secret://{name}" for name in values},
     )  # fmt: skip
-    (stage.work / "job.py").write_text(f"STEPS, HOLDS = {STEPS}, {HOLDS}\n{JOB}")
-    with (stage.work / "tpuctl.yaml").open("a") as file:
+    (lab.work / "job.py").write_text(f"STEPS, HOLDS = {STEPS}, {HOLDS}\n{JOB}")
+    with (lab.work / "tpuctl.yaml").open("a") as file:
         file.write("notify: {webhooks: ['env://HOOK'], hooks: {done: './tell.sh'}}\n")
-    (stage.work / "tell.sh").write_text(f"#!/bin/sh\ncat >'{stage.folder}/told'\n")
-    (stage.work / "tell.sh").chmod(0o755)
+    (lab.work / "tell.sh").write_text(f"#!/bin/sh\ncat >'{lab.folder}/told'\n")
+    (lab.work / "tell.sh").chmod(0o755)
     with receiver() as (url, reported):
         address = f"{url}/{HOOK}"
-        stage.environment["HOOK"] = address
-        use_all(stage, values, {**values, "HOOK": HOOK})
+        lab.environment["HOOK"] = address
+        use_all(lab, values, {**values, "HOOK": HOOK})
     events = [body["event"] for body in reported]
     assert events == ["up", "preempted", "resumed", "done"]
     assert len({body["id"] for body in reported}) == 4
-    assert json.loads((stage.folder / "told").read_bytes())["event"] == "done"
+    assert json.loads((lab.folder / "told").read_bytes())["event"] == "done"
 
 
-def let_go(stage, step: int) -> None:
+def let_go(lab, step: int) -> None:
     """Open the gate at which the job stays after *step*."""
-    gates = stage.folder / "gates"
+    gates = lab.folder / "gates"
     gates.mkdir(exist_ok=True)
     (gates / str(step)).touch()
 
 
-def use_all(stage, stored: dict[str, str], values: dict[str, str]) -> None:
+def use_all(lab, stored: dict[str, str], values: dict[str, str]) -> None:
     """Go through the whole lifetime, and search for *values* again and again."""
-    stage.tpuctl("local", "start", "--notice", "30")
-    watch = stage.start("up")
-    stage.wait_for(
-        "a word on the missing secrets", lambda: [b for b in stage.beats() if "TPU-250" in b["message"]]
+    lab.tpuctl("local", "start", "--notice", "30")
+    watch = lab.start("up")
+    lab.wait_for(
+        "a word on the missing secrets", lambda: [b for b in lab.beats() if "TPU-250" in b["message"]]
     )
-    assert "tpuctl secret set CANARY_0" in stage.beats()[0]["message"]
-    assert stage.beats()[0]["failures"] == 0
-    store(stage, stored)
-    stage.end(watch)
-    watch = stage.start("watch")
-    stage.wait_for("step 4", lambda: stage.at(4))
-    assert found(stage, values) == []
-    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1")
-    let_go(stage, 4)
-    stage.wait_for("incarnation 2", lambda: stage.at(6, incarnation=2))
-    let_go(stage, 6)
-    stage.wait_for("a start after the failure", lambda: stage.at(12, incarnation=2, attempt=2))
-    assert found(stage, values) == []
-    let_go(stage, 12)
+    assert "tpuctl secret set CANARY_0" in lab.beats()[0]["message"]
+    assert lab.beats()[0]["failures"] == 0
+    store(lab, stored)
+    lab.end(watch)
+    watch = lab.start("watch")
+    lab.wait_for("step 4", lambda: lab.at(4))
+    assert found(lab, values) == []
+    lab.tpuctl("local", "preempt", f"{lab.name}-tpu-g1")
+    let_go(lab, 4)
+    lab.wait_for("incarnation 2", lambda: lab.at(6, incarnation=2))
+    let_go(lab, 6)
+    lab.wait_for("a start after the failure", lambda: lab.at(12, incarnation=2, attempt=2))
+    assert found(lab, values) == []
+    let_go(lab, 12)
     for words in (("plan", "--json"), ("status", "--json"), ("explain",), ("cost",), ("logs",), ("report",)):
-        stage.tpuctl(*words)
-    assert found(stage, values) == []
-    stage.end(watch)
-    shown = stage.tpuctl("logs").out
+        lab.tpuctl(*words)
+    assert found(lab, values) == []
+    lab.end(watch)
+    shown = lab.tpuctl("logs").out
     assert shown.count("[masked: CANARY_7]") >= 12
     assert "failed with [masked: CANARY_3]" in shown
-    stage.tpuctl("down", "--yes")
-    assert found(stage, values) == []
-    requests = (stage.folder.parent / "requests").read_bytes()
+    lab.tpuctl("down", "--yes")
+    assert found(lab, values) == []
+    requests = (lab.folder.parent / "requests").read_bytes()
     assert b"/upload/storage/v1/" in requests
     assert b"secret://CANARY_0" in requests, "the reference goes into the machine's metadata"

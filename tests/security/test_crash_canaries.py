@@ -16,7 +16,7 @@ import pytest
 
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.security.canary_cloud import CanaryCloud
-from tests.security.crash_canaries import SCENARIOS, secrets, stage
+from tests.security.crash_canaries import SCENARIOS, canary_lab, secrets
 from tests.security.secret_kit import spellings
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +43,7 @@ def test_a_sample_of_the_points_leaves_no_secret():
 @pytest.fixture
 def places(tmp_path):
     """Give a cloud with a deployment, and by name what puts bytes into each kind of artefact."""
-    with stage(tmp_path, "127.0.0.1:9", "127.0.0.1:9", file=(("notify", {}),)) as (cloud, user):
+    with canary_lab(tmp_path, "127.0.0.1:9", "127.0.0.1:9", file=(("notify", {}),)) as (cloud, user):
         assert user.run("up").code == 0
         (bucket,) = cloud.buckets()
 

@@ -1,5 +1,5 @@
-"""The stage of each test."""
+"""The lab of each test."""
 
-from tests.e2e.conftest import stage
+from tests.e2e.conftest import lab
 
-__all__ = ["stage"]
+__all__ = ["lab"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tests.e2e.stage import Stage
+from tests.e2e.process_lab import ProcessLab
 from tests.recipes.kit import copy
 from tests.recipes.run import RUN_TIMEOUT, leave, start_cloud
 
@@ -24,11 +24,11 @@ class SurvivedRun:
     objects: tuple[str, ...]
 
 
-def fill_in(stage: Stage, name: str, **job: object) -> None:
+def fill_in(lab: ProcessLab, name: str, **job: object) -> None:
     """Let `tpuctl init` write the file, and fill in settings of the job as a user does."""
-    stage.name = name
-    stage.tpuctl("init", "--name", name)
-    path = stage.work / "tpuctl.yaml"
+    lab.name = name
+    lab.tpuctl("init", "--name", name)
+    path = lab.work / "tpuctl.yaml"
     text = path.read_text()
     for key, value in job.items():
         text, count = re.subn(
@@ -45,20 +45,20 @@ def fill_in(stage: Stage, name: str, **job: object) -> None:
     path.write_text(text)
 
 
-def committed(stage: Stage, incarnation: int) -> int:
+def committed(lab: ProcessLab, incarnation: int) -> int:
     """Return the newest step of an incarnation that is in the bucket, 0 for none."""
-    beats = stage.beats(incarnation)
+    beats = lab.beats(incarnation)
     return beats[0]["committed_step"] or 0 if beats and beats[0]["incarnation"] == incarnation else 0
 
 
-def use_example(stage: Stage, name: str) -> None:
+def use_example(lab: ProcessLab, name: str) -> None:
     """Copy a recipe out of the repository, as a user does."""
-    stage.name = name
-    copy(name, stage.work)
+    lab.name = name
+    copy(name, lab.work)
 
 
 def survive(
-    stage: Stage,
+    lab: ProcessLab,
     *,
     settings: Mapping[str, object] | None = None,
     hurry: bool = False,
@@ -67,28 +67,28 @@ def survive(
     """
     Bring up the user's folder; SIGKILL the first machine after a save, give notice to the second.
 
-    With *hurry* the program waits for `stage.hurry` before its end. Nothing else holds it: it has to be slow
+    With *hurry* the program waits for `lab.hurry` before its end. Nothing else holds it: it has to be slow
     enough to be met. *settings* of the job make a run short.
     """
     fast = ["--set", "watch.poll=1s", "--set", "vm=none"]
     fast += [word for key, value in (settings or {}).items() for word in ("--set", f"job.{key}={value}")]
-    start_cloud(stage, NOTICE_SECONDS)
-    stage.tpuctl("up", *fast, seconds=timeout)
-    watch = stage.start("watch", *fast)
+    start_cloud(lab, NOTICE_SECONDS)
+    lab.tpuctl("up", *fast, seconds=timeout)
+    watch = lab.start("watch", *fast)
 
-    first = stage.wait_for("a first save in the bucket", lambda: committed(stage, 1), timeout, 0.1)
-    worker = stage.wait_for("step and loss in status", lambda: _reported(stage), timeout)
-    first = max(first, committed(stage, 1))
-    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
+    first = lab.wait_for("a first save in the bucket", lambda: committed(lab, 1), timeout, 0.1)
+    worker = lab.wait_for("step and loss in status", lambda: _reported(lab), timeout)
+    first = max(first, committed(lab, 1))
+    lab.tpuctl("local", "preempt", f"{lab.name}-tpu-g1", "--no-notice")
 
-    stage.wait_for("a save of the second machine", lambda: _saved_more(stage, 2), timeout, 0.1)
-    leave(stage, 2)
+    lab.wait_for("a save of the second machine", lambda: _saved_more(lab, 2), timeout, 0.1)
+    leave(lab, 2)
     if hurry:
-        stage.hurry()
-    done = stage.end(watch, seconds=timeout)
+        lab.hurry()
+    done = lab.end(watch, seconds=timeout)
     assert "done:" in done.err
-    beats = tuple(stage.beats(number)[0] for number in (1, 2, 3))
-    assert [machine for machine in stage.machines() if machine["running"]] == []
+    beats = tuple(lab.beats(number)[0] for number in (1, 2, 3))
+    assert [machine for machine in lab.machines() if machine["running"]] == []
 
     # What was in the bucket when the machine was killed is gone on from, and what a notice leaves behind too.
     assert beats[1]["resumed_from"] >= first
@@ -99,17 +99,17 @@ def survive(
         assert not beat["committed_counted"], f"each of these programs names the step of its saves: {beats}"
     assert beats[2]["phase"] == "done"
     assert beats[2]["committed_step"] >= beats[1]["committed_step"]
-    logs = tuple(stage.logs(number) for number in (1, 2, 3))
-    return SurvivedRun(beats, worker, logs, tuple(stage.objects("checkpoints/")))
+    logs = tuple(lab.logs(number) for number in (1, 2, 3))
+    return SurvivedRun(beats, worker, logs, tuple(lab.objects("checkpoints/")))
 
 
-def _saved_more(stage: Stage, incarnation: int) -> bool:
+def _saved_more(lab: ProcessLab, incarnation: int) -> bool:
     """Return whether a machine has committed a step of its own, beyond the one that it began with."""
-    beats = stage.beats(incarnation)
+    beats = lab.beats(incarnation)
     return bool(beats) and (beats[0]["committed_step"] or 0) > (beats[0]["resumed_from"] or 0)
 
 
-def _reported(stage: Stage) -> Mapping[str, Any] | None:
-    workers = stage.status()["workers"]
+def _reported(lab: ProcessLab) -> Mapping[str, Any] | None:
+    workers = lab.status()["workers"]
     known = workers and workers[0]["step"] is not None and workers[0]["loss"] is not None
     return workers[0] if known else None

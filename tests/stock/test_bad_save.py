@@ -14,42 +14,42 @@ LAST = 60
 
 
 @pytest.mark.e2e
-def test_a_save_that_the_program_cannot_read(stage):
+def test_a_save_that_the_program_cannot_read(lab):
     """`ckpt.pt` without the optimizer kills each start; the save before it is gone on from, none is lost."""
     for path in PROGRAMS.glob("*.py"):
-        shutil.copy(path, stage.work)
-    bad = stage.folder / "bad"
-    env = {"STOCK_HURRY": str(stage.folder / "fast"), "STOCK_BAD_SAVE": str(bad)}
-    fill_in(stage, "bad", command=f'python3 one_bad_save.py "$TPUCTL_CHECKPOINT_DIR" {LAST}', env=env)
-    start_cloud(stage, 5)
+        shutil.copy(path, lab.work)
+    bad = lab.folder / "bad"
+    env = {"STOCK_HURRY": str(lab.folder / "fast"), "STOCK_BAD_SAVE": str(bad)}
+    fill_in(lab, "bad", command=f'python3 one_bad_save.py "$TPUCTL_CHECKPOINT_DIR" {LAST}', env=env)
+    start_cloud(lab, 5)
     fast = ("--set", "watch.poll=1s", "--set", "vm=none")
-    stage.tpuctl("up", *fast)
-    watch = stage.start("watch", *fast)
-    stage.wait_for("saves in the bucket", lambda: committed(stage, 1) >= 10)
+    lab.tpuctl("up", *fast)
+    watch = lab.start("watch", *fast)
+    lab.wait_for("saves in the bucket", lambda: committed(lab, 1) >= 10)
     bad.touch()
-    newest = int(stage.wait_for("the bad save", bad.read_text))
-    stage.wait_for("it in the bucket", lambda: committed(stage, 1) == newest)
-    stage.tpuctl("local", "preempt", f"{stage.name}-tpu-g1", "--no-notice")
+    newest = int(lab.wait_for("the bad save", bad.read_text))
+    lab.wait_for("it in the bucket", lambda: committed(lab, 1) == newest)
+    lab.tpuctl("local", "preempt", f"{lab.name}-tpu-g1", "--no-notice")
     bad.unlink()
 
     # At once: newer saves push the bad one out of what is retained.
     aside = "set aside: every start from it ended alike"
-    stage.wait_for("the bad save set aside", lambda: aside in stage.tpuctl("checkpoints").out)
-    stage.wait_for("a start from an older save", lambda: "with 1 states" in stage.logs(2))
+    lab.wait_for("the bad save set aside", lambda: aside in lab.tpuctl("checkpoints").out)
+    lab.wait_for("a start from an older save", lambda: "with 1 states" in lab.logs(2))
     why = f"2 attempts in a row from step {newest} failed alike, so this one is from step "
-    stage.wait_for("the reason", lambda: why in _words(stage.tpuctl("status").out))
-    assert why in _words(stage.tpuctl("explain").out)
-    assert f"checkpoints/{newest:08d}/g1/w0/ckpt.pt" in stage.objects("checkpoints/")
-    stage.hurry()
-    done = stage.end(watch)
+    lab.wait_for("the reason", lambda: why in _words(lab.tpuctl("status").out))
+    assert why in _words(lab.tpuctl("explain").out)
+    assert f"checkpoints/{newest:08d}/g1/w0/ckpt.pt" in lab.objects("checkpoints/")
+    lab.hurry()
+    done = lab.end(watch)
     assert "done:" in done.err
     assert why in _words(done.err)
-    log = stage.logs(2)
+    log = lab.logs(2)
     assert (
         log.count("\nKeyError: 'optimizer'") == ALIKE
     )  # the traceback's own line, not the reasons that quote it
     assert log.count("with 1 states") == 1
-    assert stage.beats()[0]["committed_step"] == LAST
+    assert lab.beats()[0]["committed_step"] == LAST
 
 
 def _words(text):

@@ -20,11 +20,11 @@ OUT = '"$TPUCTL_CHECKPOINT_DIR"'
 
 
 @pytest.fixture
-def programs(stage, monkeypatch):
+def programs(lab, monkeypatch):
     """Put the programs into the user's folder; they end when the test says so."""
     for path in PROGRAMS.glob("*.py"):
-        shutil.copy(path, stage.work)
-    return {"STOCK_HURRY": str(stage.folder / "fast")}
+        shutil.copy(path, lab.work)
+    return {"STOCK_HURRY": str(lab.folder / "fast")}
 
 
 @pytest.fixture
@@ -37,45 +37,45 @@ def layouts():
     sys.path.remove(str(PROGRAMS))
 
 
-def newest(stage, run, name):
+def newest(lab, run, name):
     """Return the content of the file *name* in the newest committed checkpoint."""
     found = sorted(one for one in run.objects if one.endswith(f"/{name}"))
     assert found, run.objects
-    return io.BytesIO(stage.read(found[-1]))
+    return io.BytesIO(lab.read(found[-1]))
 
 
 @pytest.mark.e2e
-def test_one_file_of_numpy_replaced_in_place(stage, programs):
+def test_one_file_of_numpy_replaced_in_place(lab, programs):
     """`latest.npz` and `final.npz`, the first script of many: both are in the bucket when the TPU is gone."""
-    fill_in(stage, "flat", command=f"python3 flat_numpy.py {OUT} {STEPS}", env=programs)
-    run = survive(stage, hurry=True)
+    fill_in(lab, "flat", command=f"python3 flat_numpy.py {OUT} {STEPS}", env=programs)
+    run = survive(lab, hurry=True)
     assert "resumed from step" in run.logs[1]
     assert "resumed from step" in run.logs[2]
-    assert np.load(newest(stage, run, "latest.npz"))["step"] == [STEPS]
-    assert np.load(newest(stage, run, "final.npz"))["weights"] == pytest.approx([0.5 * 0.99**STEPS] * 4096)
+    assert np.load(newest(lab, run, "latest.npz"))["step"] == [STEPS]
+    assert np.load(newest(lab, run, "final.npz"))["weights"] == pytest.approx([0.5 * 0.99**STEPS] * 4096)
 
 
 @pytest.mark.e2e
-def test_one_checkpoint_of_pytorch_replaced_in_place(stage, programs, layouts):
+def test_one_checkpoint_of_pytorch_replaced_in_place(lab, programs, layouts):
     """`ckpt.pt` of the small GPT repositories, started with --init_from=resume only when there is one."""
     command = (
         f"python3 one_file_gpt.py --out_dir={OUT} --max_iters={STEPS} ${{TPUCTL_RESUME:+--init_from=resume}}"
     )
-    fill_in(stage, "gpt", command=command, env=programs)
-    run = survive(stage, hurry=True)
+    fill_in(lab, "gpt", command=command, env=programs)
+    run = survive(lab, hurry=True)
     assert "Resuming training" not in run.logs[0]
     assert "Resuming training" in run.logs[1]
     assert "Resuming training" in run.logs[2]
-    assert layouts.load(newest(stage, run, "ckpt.pt"))["iter_num"] == STEPS
+    assert layouts.load(newest(lab, run, "ckpt.pt"))["iter_num"] == STEPS
 
 
 @pytest.mark.e2e
-def test_a_file_of_pytorch_for_each_save(stage, programs, layouts):
+def test_a_file_of_pytorch_for_each_save(lab, programs, layouts):
     """`model_000005.pt`, `model_000010.pt` and so on: the one with the largest number is never lost."""
-    fill_in(stage, "numbered", command=f"python3 numbered_torch.py {OUT} {STEPS}", env=programs)
-    run = survive(stage, hurry=True)
+    fill_in(lab, "numbered", command=f"python3 numbered_torch.py {OUT} {STEPS}", env=programs)
+    run = survive(lab, hurry=True)
     assert "resumed from step" in run.logs[2]
-    assert layouts.load(newest(stage, run, f"model_{STEPS:06d}.pt"))["step"] == STEPS
+    assert layouts.load(newest(lab, run, f"model_{STEPS:06d}.pt"))["step"] == STEPS
 
 
 def test_the_layouts_are_those_of_numpy(layouts, tmp_path):

@@ -1,5 +1,5 @@
 """
-A stage for real deployments: own folder, own local cloud, public commands, and proof that nothing is left.
+A lab for real deployments: own folder, own local cloud, public commands, and proof that nothing is left.
 
 Commands run as processes, as a user's do; see warm.py. What the tests wait for is read straight from the
 bucket and from /proc, because a command line costs computing time for each look.
@@ -62,7 +62,7 @@ class Done:
 
 
 @dataclass
-class Stage:
+class ProcessLab:
     """One deployment folder and one local cloud, by default of a project that may have any TPU."""
 
     folder: Path
