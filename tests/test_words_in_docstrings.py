@@ -19,7 +19,7 @@ RIDDLES = re.compile(
     r"|out of sight|looks? again)\b"
 )
 """Words that hide who acts, or that no tool prints: say "another process", "the user", "unknown", "observed"."""
-ON_PAGES = {"check", "check_of_file", "rule", "click.command"}
+ON_PAGES = {"rule", "rule_of_file", "click.command"}
 """Decorators of functions whose docstrings are text of docs/doctor.md, docs/checks.md and docs/commands.md."""
 FILLERS = frozenset(
     re.findall(
@@ -139,7 +139,7 @@ def test_an_echo_is_found(name: str, docstring: str, *, echo: bool) -> None:
         ('def f():\n    """Return it anew."""\n', 1),
         ("x = 1  # somebody wrote it\n", 1),
         ('x = 1\n"""Nobody knows."""\n', 1),
-        ('@check("a", B)\ndef f():\n    """Look for what nobody has."""\n', 0),
+        ('@rule("a", B)\ndef f():\n    """Look for what nobody has."""\n', 0),
         ('say("nobody")\n', 0),
     ],
 )

@@ -1,4 +1,4 @@
-"""The checks of `tpuctl doctor` over made-up facts: each is fine, and each says what to do when it is not."""
+"""The rules of `tpuctl doctor` over made-up facts: each is fine, and each says what to do when it is not."""
 
 import os
 from dataclasses import replace
@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.doctor.every_check import CHECKS, examine, healthy, manual
 from orchestrator.advice.doctor.facts import (
     Computer,
     DoctorLevel,
@@ -17,6 +16,7 @@ from orchestrator.advice.doctor.facts import (
     Local,
     Login,
 )
+from orchestrator.advice.doctor.rules import RULES, healthy, manual, run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import AllZones
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
@@ -195,15 +195,15 @@ CASES = [
 
 
 def found(facts, name):
-    """Return what one check finds."""
-    (finding,) = [f for f in examine(facts) if f.rule == name]
+    """Return what one rule finds."""
+    (finding,) = [f for f in run_rules(facts) if f.rule == name]
     return finding
 
 
 @pytest.mark.parametrize(
     ("name", "level", "facts", "hint"), CASES, ids=[f"{n}-{c[0]}" for n, c in enumerate(CASES)]
 )
-def test_a_check_says_how_it_stands_and_what_to_do(name, level, facts, hint):
+def test_a_rule_says_how_it_stands_and_what_to_do(name, level, facts, hint):
     """The fix is a command or a setting; only what nobody could tell may be without one."""
     finding = found(facts, name)
     assert (finding.level, hint in finding.hint) == (level, True)
@@ -213,13 +213,13 @@ def test_a_check_says_how_it_stands_and_what_to_do(name, level, facts, hint):
 
 def test_where_all_is_fine_no_action_is_recommended():
     """Only the quota of TPUs stays unknown: no client in use can read it."""
-    assert {f.rule: f.level for f in examine(FINE) if f.level is not DoctorLevel.OK} == {}
-    assert [f.rule for f in examine(FINE) if f.hint] == []
+    assert {f.rule: f.level for f in run_rules(FINE) if f.level is not DoctorLevel.OK} == {}
+    assert [f.rule for f in run_rules(FINE) if f.hint] == []
 
 
-def test_there_are_twenty_checks_and_each_has_a_case():
+def test_there_are_twenty_rules_and_each_has_a_case():
     """Each name stands once, and none is without a case above."""
-    names = [each.id for each in CHECKS]
+    names = [each.id for each in RULES]
     assert len(set(names)) == len(names) >= 20
     assert set(names) == {case[0] for case in CASES}
 
@@ -227,19 +227,19 @@ def test_there_are_twenty_checks_and_each_has_a_case():
 def test_without_any_fact_nothing_is_wrong_with_the_project():
     """A computer without a network is told what is not known, not that it is broken."""
     offline = Google(login=GOOGLE.login, project="my-project", offers={ZONE: SILENT}, runtimes={ZONE: SILENT})
-    reported = [f for f in examine(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
+    reported = [f for f in run_rules(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
     assert {f.level for f in reported} == {DoctorLevel.OK, U}
 
 
 def test_without_a_file_what_needs_one_is_unknown():
     """Then the rest is still looked at."""
-    reported = examine(replace(FINE, file=File()))
+    reported = run_rules(replace(FINE, file=File()))
     assert healthy(reported)
     assert {f.rule for f in reported if f.level is U} >= {"file", "source", "regions", "zones", "bucket"}
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
-    """docs/doctor.md is made from the checks. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
+    """docs/doctor.md is made from the rules. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         MANUAL.write_text(manual())
     assert MANUAL.read_text() == manual()
@@ -251,6 +251,6 @@ def test_a_local_cloud_that_sleeps_is_one_answer_and_no_advice():
     asleep = Google(
         Absent(), project="local-project", ahead=why, tpu=why, lacking=why, bucket=why, unasked=why
     )
-    found = {f.rule: f for f in examine(replace(FINE, local=Local(chosen=True), google=asleep))}
+    found = {f.rule: f for f in run_rules(replace(FINE, local=Local(chosen=True), google=asleep))}
     for name in ("clock", "service-agent", "tpu-quota", "permissions", "tpu-api"):
         assert (found[name].level, found[name].message, found[name].hint) == (U, why.message, ""), name

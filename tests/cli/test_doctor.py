@@ -43,15 +43,15 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "w"
 
 
-def checks(out):
-    """Return level, message and hint by the name of the check."""
+def findings_of(out):
+    """Return level, message and hint by the rule."""
     return {c["rule"]: (c["level"], c["message"], c["hint"]) for c in document(out)["findings"]}
 
 
 def test_without_network_and_login_it_answers(folder, capsys):
     """The missing login is wrong; everything that follows from it is unknown, and said to be so."""
     code, out, err = here(capsys, "doctor", "--json")
-    found = checks(out)
+    found = findings_of(out)
     assert (code, err) == (1, "")
     assert [name for name, (level, _, _) in found.items() if level == "stop"] == ["credentials"]
     assert "gcloud auth application-default login" in found["credentials"][2]
@@ -78,19 +78,19 @@ def test_a_broken_file_is_a_finding_and_hides_nothing_else(folder, capsys):
     """The first finding is shown with its place, the number of the others beside it."""
     (folder / "tpuctl.yaml").write_text(FILE.replace("zones:", "zonse:").replace("command:", "comand:"))
     code, out, _ = here(capsys, "doctor", "--json")
-    level, text, _ = checks(out)["file"]
+    level, text, _ = findings_of(out)["file"]
     assert (code, level) == (1, "stop")
     assert text.startswith("tpuctl.yaml:")
     assert "more)" in text
-    assert checks(out)["python"][0] == "ok"
+    assert findings_of(out)["python"][0] == "ok"
 
 
 def test_without_a_file_it_still_looks_at_the_rest(folder, capsys):
     """Before `init` there is nothing to blame."""
     (folder / "tpuctl.yaml").unlink()
     _, out, _ = here(capsys, "doctor", "--json")
-    assert checks(out)["file"][0] == "unknown"
-    assert checks(out)["disk"][0] == "ok"
+    assert findings_of(out)["file"][0] == "unknown"
+    assert findings_of(out)["disk"][0] == "ok"
 
 
 def test_fix_mends_our_own_files_and_says_what_it_did(folder, capsys, tmp_path):
@@ -104,13 +104,13 @@ def test_fix_mends_our_own_files_and_says_what_it_did(folder, capsys, tmp_path):
     daemon.parent.mkdir()
     daemon.write_text(json.dumps({"pid": 1, "started": 1, "endpoint": "x"}))
     _, out, _ = here(capsys, "doctor", "--json")
-    before = checks(out)
+    before = findings_of(out)
     assert (before["ssh-keys"][0], before["state-folder"][0], before["local-daemon"][0]) == (
         "stop", "stop", "warn",
     )  # fmt: skip
     assert key.stat().st_mode & 0o777 == 0o644
     _, out, _ = here(capsys, "doctor", "--fix", "--json")
-    after = checks(out)
+    after = findings_of(out)
     assert (after["ssh-keys"][0], after["state-folder"][0], after["local-daemon"][0]) == ("ok", "ok", "ok")
     assert len(document(out)["fixed"]) == 3
     assert (key.stat().st_mode & 0o777, key.parents[2].stat().st_mode & 0o777) == (0o600, 0o700)
@@ -168,14 +168,14 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
     """Each question has its answer; an API that is off and too small a quota are found, with the way out."""
     monkeypatch.setenv("TPUCTL_CLOUD", "local")
     code, out, _ = here(capsys, "doctor", "--json")
-    assert checks(out)["tpu-api"] == ("unknown", "not asked: the local cloud does not run", "")
+    assert findings_of(out)["tpu-api"] == ("unknown", "not asked: the local cloud does not run", "")
     assert code == 0
     assert not os.path.exists(os.environ["TPUCTL_LOCAL_DIR"])  # noqa: PTH110 - the folder must not be made
     reported = ("--quota", "CPUS@europe-west4=1", "--disable-api", "tpu.googleapis.com")
     assert here(capsys, "local", "start", "--latency", "instant", *reported)[0] == 0
     try:
         code, out, _ = here(capsys, "doctor", "--json")
-        found = checks(out)
+        found = findings_of(out)
         assert code == 1
         assert {name for name, (level, _, _) in found.items() if level == "stop"} == {
             "vm-quota", "tpu-api", "zones", "runtime",
@@ -190,14 +190,14 @@ def test_against_the_local_cloud_the_official_clients_ask(folder, capsys, monkey
     assert here(capsys, "local", "start", "--latency", "instant")[0] == 0
     try:
         code, out, _ = here(capsys, "doctor", "--json")
-        assert (code, checks(out)["zones"]) == (0, ("ok", "v5litepod-4 in europe-west4-b", ""))
+        assert (code, findings_of(out)["zones"]) == (0, ("ok", "v5litepod-4 in europe-west4-b", ""))
         taken = "v5litepod-4 takes 4 chips of TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
-        assert checks(out)["tpu-quota"] == ("ok", f"{taken}, the limit is 4", "")
+        assert findings_of(out)["tpu-quota"] == ("ok", f"{taken}, the limit is 4", "")
         larger = ("--set", "tpu.runtime=no-such", "--set", "tpu.type=v5litepod-8")
         _, out, _ = here(capsys, "doctor", "--json", *larger)
-        assert checks(out)["runtime"][0] == "stop"
-        assert checks(out)["tpu-quota"][0] == "stop"
-        assert "v5litepod-4 would fit" in checks(out)["tpu-quota"][2]
+        assert findings_of(out)["runtime"][0] == "stop"
+        assert findings_of(out)["tpu-quota"][0] == "stop"
+        assert "v5litepod-4 would fit" in findings_of(out)["tpu-quota"][2]
     finally:
         assert here(capsys, "local", "reset")[0] == 0
 
@@ -226,7 +226,7 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
     show(found, (), as_json=False)
     shown = capsys.readouterr().out
     assert shown.count(why) == 1
-    assert f"unknown 3 checks        {why}: tpu-api, compute-api," in shown
+    assert f"unknown 3 rules         {why}: tpu-api, compute-api," in shown
     assert [name for name in ("project", "git", "ssh") if f" {name} " not in shown] == []
     assert shown.splitlines()[-1] == "2 passed, 1 failed, 3 unknown"
     show(found, (), as_json=True)
@@ -234,7 +234,7 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
 
 
 def test_on_a_terminal_it_names_the_encoding_of_the_terminal(folder, tmp_path):
-    """The live line, which replaces the output stream while the checks run, is not taken for the terminal."""
+    """The live line, which replaces the output stream while the rules run, is not taken for the terminal."""
     ours, theirs = pty.openpty()
     words = [sys.executable, "-m", "orchestrator", "doctor"]
     with subprocess.Popen(

@@ -214,5 +214,9 @@ RETIRED = {
     "unmark": "remove_labels",
     "want": "with_wanted, record_for_the_watch",
     "with_budget": "with_create_budget",
+    "Check": "DoctorRule; what is looked at is a rule, and says a finding",
+    "check_of_file": "rule_of_file",
+    "ProbeAnswer": "RawDoctorFinding",
+    "examine": "run_rules",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

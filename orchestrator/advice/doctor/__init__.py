@@ -1,1 +1,1 @@
-"""Define the checks of `tpuctl doctor`: facts in, findings out, without any I/O."""
+"""Define the rules of `tpuctl doctor`: facts in, findings out, without any I/O."""

@@ -4,9 +4,9 @@ from orchestrator.advice.doctor.facts import (
     DoctorLevel,
     Facts,
     Group,
-    ProbeAnswer,
-    check,
+    RawDoctorFinding,
     ok,
+    rule,
     stop,
     unknown,
     warn,
@@ -22,8 +22,8 @@ REFUSED_DRIFT = 300.0
 """Difference in seconds from which on Google refuses the tokens that a service account signs."""
 
 
-@check("python", Group.COMPUTER)
-def python(facts: Facts) -> ProbeAnswer:
+@rule("python", Group.COMPUTER)
+def python(facts: Facts) -> RawDoctorFinding:
     """Look for a Python older than 3.10, which tpuctl does not run on."""
     version = facts.computer.python
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_PYTHON:
@@ -31,8 +31,8 @@ def python(facts: Facts) -> ProbeAnswer:
     return ok(f"{version}, tpuctl {facts.computer.tpuctl}")
 
 
-@check("libraries", Group.COMPUTER)
-def libraries(facts: Facts) -> ProbeAnswer:
+@rule("libraries", Group.COMPUTER)
+def libraries(facts: Facts) -> RawDoctorFinding:
     """Look for Google's client libraries that are not installed."""
     known = facts.computer.libraries
     missing = [name for name, version in known.items() if version is None]
@@ -41,21 +41,21 @@ def libraries(facts: Facts) -> ProbeAnswer:
     return ok(", ".join(f"{name.removeprefix('google-cloud-')} {version}" for name, version in known.items()))
 
 
-@check("ssh", Group.COMPUTER)
-def ssh(facts: Facts) -> ProbeAnswer:
+@rule("ssh", Group.COMPUTER)
+def ssh(facts: Facts) -> RawDoctorFinding:
     """Look for the program ssh, which `tpuctl ssh` needs for a shell; up, exec and tunnel do without."""
     version = facts.computer.programs.get("ssh")
     return ok(version) if version else warn("not found: `tpuctl ssh` cannot open a shell", "install OpenSSH")
 
 
-@check("git", Group.COMPUTER)
-def git(facts: Facts) -> ProbeAnswer:
+@rule("git", Group.COMPUTER)
+def git(facts: Facts) -> RawDoctorFinding:
     """Look for the program git. tpuctl does not need it: .gitignore is read without it."""
     return ok(facts.computer.programs.get("git") or "not found, and not needed")
 
 
-@check("gcloud", Group.COMPUTER)
-def gcloud(facts: Facts) -> ProbeAnswer:
+@rule("gcloud", Group.COMPUTER)
+def gcloud(facts: Facts) -> RawDoctorFinding:
     """Look for the program gcloud, which logs in to Google Cloud. tpuctl itself does not call it here."""
     version = facts.computer.programs.get("gcloud")
     if version:
@@ -65,8 +65,8 @@ def gcloud(facts: Facts) -> ProbeAnswer:
     return warn("not found: logging in needs it once", "see https://cloud.google.com/sdk/docs/install")
 
 
-@check("locale", Group.COMPUTER)
-def locale(facts: Facts) -> ProbeAnswer:
+@rule("locale", Group.COMPUTER)
+def locale(facts: Facts) -> RawDoctorFinding:
     """Look for a terminal that does not take UTF-8: logs may then show other signs, and bars are drawn in ASCII."""
     encoding = facts.computer.encoding
     if encoding.lower().replace("-", "") in {"utf8", "utf8sig"}:
@@ -75,8 +75,8 @@ def locale(facts: Facts) -> ProbeAnswer:
     return ok(f"{encoding or 'not known'}: bars are drawn in ASCII (export LC_ALL=C.UTF-8 changes it)")
 
 
-@check("colour", Group.COMPUTER)
-def colour(facts: Facts) -> ProbeAnswer:
+@rule("colour", Group.COMPUTER)
+def colour(facts: Facts) -> RawDoctorFinding:
     """Look at NO_COLOR, FORCE_COLOR and TERM, which rule colour; nothing is said by colour alone."""
     colours = facts.computer.colours
     if "NO_COLOR" in colours and "FORCE_COLOR" in colours:
@@ -85,8 +85,8 @@ def colour(facts: Facts) -> ProbeAnswer:
     return ok(", ".join(part for part in (f"TERM={facts.computer.term or 'not set'}", said) if part))
 
 
-@check("variables", Group.COMPUTER)
-def variables(facts: Facts) -> ProbeAnswer:
+@rule("variables", Group.COMPUTER)
+def variables(facts: Facts) -> RawDoctorFinding:
     """Look for variables that send Google's own tools elsewhere. tpuctl ignores them, your scripts may not."""
     found = facts.computer.diverting
     if not found or facts.local.chosen:
@@ -94,8 +94,8 @@ def variables(facts: Facts) -> ProbeAnswer:
     return warn(f"{', '.join(found)}: Google's tools go elsewhere", f"unset {' '.join(found)}")
 
 
-@check("state-folder", Group.COMPUTER)
-def state_folder(facts: Facts) -> ProbeAnswer:
+@rule("state-folder", Group.COMPUTER)
+def state_folder(facts: Facts) -> RawDoctorFinding:
     """Look for a state folder that cannot be written, or that others may read: keys and records lie there."""
     here = facts.computer
     if here.state_message:
@@ -104,15 +104,15 @@ def state_folder(facts: Facts) -> ProbeAnswer:
         )
     if here.state_mode is None:
         return ok(f"{here.state} (made by the first `up`)")
-    # Writable for others is wrong, readable is not: keys have their own check and their own mode.
+    # Writable for others is wrong, readable is not: keys have their own rule and their own mode.
     if here.state_mode & 0o022:
         text = f"{here.state}: others may write to it (mode {here.state_mode:04o})"
         return stop(text, f"chmod go-w {here.state}   (or: tpuctl doctor --fix)")
     return ok(f"{here.state}, mode {here.state_mode:04o}")
 
 
-@check("disk", Group.COMPUTER)
-def disk(facts: Facts) -> ProbeAnswer:
+@rule("disk", Group.COMPUTER)
+def disk(facts: Facts) -> RawDoctorFinding:
     """Look for too little room for bundles: what is pushed is packed into the state folder first."""
     free, wanted = facts.computer.free_bytes, facts.file.source_bytes or 0
     if free is None:
@@ -125,8 +125,8 @@ def disk(facts: Facts) -> ProbeAnswer:
     return ok(text) if free >= ROOM + wanted else warn(text, "free some space: less than 2 GiB is left")
 
 
-@check("ssh-keys", Group.COMPUTER)
-def ssh_keys(facts: Facts) -> ProbeAnswer:
+@rule("ssh-keys", Group.COMPUTER)
+def ssh_keys(facts: Facts) -> RawDoctorFinding:
     """Look for private SSH keys of deployments that others may read; ssh refuses these."""
     here = facts.computer
     if here.open_keys:
@@ -136,8 +136,8 @@ def ssh_keys(facts: Facts) -> ProbeAnswer:
     return ok(f"{here.keys}, for their owner only" if here.keys else "none yet; `up` makes one")
 
 
-@check("deployments", Group.COMPUTER)
-def deployments(facts: Facts) -> ProbeAnswer:
+@rule("deployments", Group.COMPUTER)
+def deployments(facts: Facts) -> RawDoctorFinding:
     """Look for deployments of this computer whose ttl is over but which are billed, or that cannot be read."""
     known = facts.computer.deployments
     overdue = [one.name for one in known if one.overdue]
@@ -152,13 +152,13 @@ def deployments(facts: Facts) -> ProbeAnswer:
     return ok(", ".join(one.name for one in known) or "none on this computer")
 
 
-def _hurts(facts: Facts, text: str, hint: str) -> ProbeAnswer:
+def _hurts(facts: Facts, text: str, hint: str) -> RawDoctorFinding:
     # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
-    return ProbeAnswer(DoctorLevel.STOP if facts.local.chosen else DoctorLevel.WARN, text, hint)
+    return RawDoctorFinding(DoctorLevel.STOP if facts.local.chosen else DoctorLevel.WARN, text, hint)
 
 
-@check("clock", Group.GOOGLE)
-def clock(facts: Facts) -> ProbeAnswer:
+@rule("clock", Group.GOOGLE)
+def clock(facts: Facts) -> RawDoctorFinding:
     """Look for a clock that differs from the service's: leases and ages go wrong, then logins are refused."""
     ahead = facts.google.ahead
     if isinstance(ahead, Absent):
@@ -175,8 +175,8 @@ def clock(facts: Facts) -> ProbeAnswer:
     return warn(f"{apart:.0f} s {side}", hint) if apart >= DRIFT else ok(f"within {max(1, round(apart))} s")
 
 
-@check("local-packages", Group.LOCAL)
-def packages(facts: Facts) -> ProbeAnswer:
+@rule("local-packages", Group.LOCAL)
+def packages(facts: Facts) -> RawDoctorFinding:
     """Look for Python packages that the local cloud needs and that are not installed."""
     missing = facts.local.missing
     if missing:
@@ -184,8 +184,8 @@ def packages(facts: Facts) -> ProbeAnswer:
     return ok("all installed")
 
 
-@check("local-process", Group.LOCAL)
-def process(facts: Facts) -> ProbeAnswer:
+@rule("local-process", Group.LOCAL)
+def process(facts: Facts) -> RawDoctorFinding:
     """Look for what machines as plain processes (`--machines process`, the default) need: Linux, bash, flock."""
     missing = facts.local.programs
     if missing:
@@ -194,15 +194,15 @@ def process(facts: Facts) -> ProbeAnswer:
     return ok("machines can run as processes")
 
 
-@check("local-namespace", Group.LOCAL)
-def namespace(facts: Facts) -> ProbeAnswer:
+@rule("local-namespace", Group.LOCAL)
+def namespace(facts: Facts) -> RawDoctorFinding:
     """Look at what machines in namespaces (`--machines namespace`) need. No computer has to have it."""
     message = facts.local.namespace
     return ok(f"not possible here: {message}" if message else "machines can run in namespaces")
 
 
-@check("local-daemon", Group.LOCAL)
-def daemon(facts: Facts) -> ProbeAnswer:
+@rule("local-daemon", Group.LOCAL)
+def daemon(facts: Facts) -> RawDoctorFinding:
     """Look for a local cloud that died without a word, or that runs and does not answer."""
     found = facts.local
     if found.daemon == "stale":
@@ -215,8 +215,8 @@ def daemon(facts: Facts) -> ProbeAnswer:
     )
 
 
-@check("local-ports", Group.LOCAL)
-def ports(facts: Facts) -> ProbeAnswer:
+@rule("local-ports", Group.LOCAL)
+def ports(facts: Facts) -> RawDoctorFinding:
     """Look for ports that the stopped local cloud has had and that another program holds now."""
     taken = facts.local.taken
     if taken:

@@ -151,7 +151,7 @@ class Google:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that the checks examine."""
+    """Everything that the rules look at."""
 
     computer: Computer = field(default_factory=Computer)
     file: File = field(default_factory=File)
@@ -169,7 +169,7 @@ class DoctorLevel(Enum):
 
 
 class Group(Enum):
-    """The subject of a check; the value is its heading."""
+    """The subject of a rule; the value is its heading."""
 
     COMPUTER = "This computer"
     FILE = "Deployment file"
@@ -178,37 +178,37 @@ class Group(Enum):
 
 
 @dataclass(frozen=True)
-class ProbeAnswer:
-    """The grade, what was found, and what to do if it is not fine."""
+class RawDoctorFinding:
+    """What a rule's function has found, and what to do if it is not fine."""
 
     level: DoctorLevel
     message: str
     hint: str = ""
 
 
-def ok(message: str) -> ProbeAnswer:
-    """Return the answer "fine" with what was found."""
-    return ProbeAnswer(DoctorLevel.OK, message)
+def ok(message: str) -> RawDoctorFinding:
+    """Return the finding "fine" with what was found."""
+    return RawDoctorFinding(DoctorLevel.OK, message)
 
 
-def warn(message: str, hint: str) -> ProbeAnswer:
-    """Return the answer "likely to hurt", with what to do."""
-    return ProbeAnswer(DoctorLevel.WARN, message, hint)
+def warn(message: str, hint: str) -> RawDoctorFinding:
+    """Return the finding "likely to hurt", with what to do."""
+    return RawDoctorFinding(DoctorLevel.WARN, message, hint)
 
 
-def stop(message: str, hint: str) -> ProbeAnswer:
-    """Return the answer "not to be started like this", with what to do."""
-    return ProbeAnswer(DoctorLevel.STOP, message, hint)
+def stop(message: str, hint: str) -> RawDoctorFinding:
+    """Return the finding "not to be started like this", with what to do."""
+    return RawDoctorFinding(DoctorLevel.STOP, message, hint)
 
 
-def unknown(message: str, hint: str) -> ProbeAnswer:
-    """Return the answer that the result is unknown; *hint* may be empty if another finding has the cause."""
-    return ProbeAnswer(DoctorLevel.UNKNOWN, message, hint)
+def unknown(message: str, hint: str) -> RawDoctorFinding:
+    """Return the finding that something is unknown; *hint* may be empty if another finding has the cause."""
+    return RawDoctorFinding(DoctorLevel.UNKNOWN, message, hint)
 
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The answer of one check: its id is the *rule*, as in the findings of `tpuctl check`."""
+    """Say what one *rule*, given by its id, has found: how bad it is, what it is and what to do."""
 
     rule: str
     group: Group
@@ -222,41 +222,43 @@ class DoctorFinding:
         return {**body, "group": self.group.value, "level": self.level.value}
 
 
-Probe = Callable[[Facts], ProbeAnswer]
+Find = Callable[[Facts], RawDoctorFinding]
 
 
 @dataclass(frozen=True)
-class Check:
-    """Tie a stable *id* to the function that checks; its docstring is the text in docs/doctor.md."""
+class DoctorRule:
+    """Tie a stable *id* to the function that finds; its docstring is the text in docs/doctor.md."""
 
     id: str
     group: Group
-    probe: Probe
+    find: Find
 
     def __call__(self, facts: Facts) -> DoctorFinding:
-        """Run the check and return its answer with id and group."""
-        answer = self.probe(facts)
-        return DoctorFinding(self.id, self.group, answer.level, answer.message, answer.hint)
+        """Return what the rule finds, with its id and group."""
+        found = self.find(facts)
+        return DoctorFinding(self.id, self.group, found.level, found.message, found.hint)
 
 
-def check(name: str, group: Group) -> Callable[[Probe], Check]:
-    """Return a decorator that turns a function into the check *name* of *group*."""
-    return lambda probe: Check(name, group, probe)
+def rule(name: str, group: Group) -> Callable[[Find], DoctorRule]:
+    """Return a decorator that turns a function into the rule *name* of *group*."""
+    return lambda find: DoctorRule(name, group, find)
 
 
-def check_of_file(name: str, group: Group) -> Callable[[Callable[[Facts, Spec], ProbeAnswer]], Check]:
-    """Return a decorator like `check`, for a function that needs a valid deployment file; else it is skipped."""
+def rule_of_file(
+    name: str, group: Group
+) -> Callable[[Callable[[Facts, Spec], RawDoctorFinding]], DoctorRule]:
+    """Return a decorator like `rule`, for a function that needs a valid deployment file; else it is skipped."""
 
-    def decorate(probe: Callable[[Facts, Spec], ProbeAnswer]) -> Check:
-        @wraps(probe)
-        def with_spec(facts: Facts) -> ProbeAnswer:
+    def decorate(find: Callable[[Facts, Spec], RawDoctorFinding]) -> DoctorRule:
+        @wraps(find)
+        def with_spec(facts: Facts) -> RawDoctorFinding:
             if facts.file.spec is not None:
-                return probe(facts, facts.file.spec)
-            # A refused file is reported once, by its own check; all others would only repeat it.
+                return find(facts, facts.file.spec)
+            # A refused file is reported once, by its own rule; all others would only repeat it.
             if facts.file.path:
                 return unknown("the deployment file is refused", "see `file` above")
             return unknown("there is no deployment file to look at", "tpuctl init")
 
-        return Check(name, group, with_spec)
+        return DoctorRule(name, group, with_spec)
 
     return decorate

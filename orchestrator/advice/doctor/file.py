@@ -3,10 +3,10 @@
 from orchestrator.advice.doctor.facts import (
     Facts,
     Group,
-    ProbeAnswer,
-    check,
-    check_of_file,
+    RawDoctorFinding,
     ok,
+    rule,
+    rule_of_file,
     stop,
     unknown,
     warn,
@@ -15,8 +15,8 @@ from orchestrator.domain import names
 from orchestrator.domain.spec import Spec
 
 
-@check("file", Group.FILE)
-def file(facts: Facts) -> ProbeAnswer:
+@rule("file", Group.FILE)
+def file(facts: Facts) -> RawDoctorFinding:
     """Look for a deployment file with errors."""
     found = facts.file
     if found.message:
@@ -26,8 +26,8 @@ def file(facts: Facts) -> ProbeAnswer:
     )
 
 
-@check_of_file("source", Group.FILE)
-def source(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("source", Group.FILE)
+def source(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a source folder that cannot be pushed."""
     found = facts.file
     if found.source_message:
@@ -35,8 +35,8 @@ def source(facts: Facts, spec: Spec) -> ProbeAnswer:
     return ok(f"{found.source}: {(found.source_bytes or 0) / 2**20:.1f} MiB to push")
 
 
-@check_of_file("regions", Group.FILE)
-def regions(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("regions", Group.FILE)
+def regions(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for TPU, VM and bucket in different regions: traffic between these is slow and billed."""
     found = _regions(spec)
     home = found.pop("TPU")
@@ -57,8 +57,8 @@ def _regions(spec: Spec) -> dict[str, str]:
     return found if spec.vm == "none" else {**found, "VM": names.region_of(names.vm_zone(spec))}
 
 
-@check_of_file("ports", Group.FILE)
-def ports(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("ports", Group.FILE)
+def ports(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for ports of this computer that `tpuctl tunnel` would use and another program holds."""
     taken = facts.file.taken
     if taken:

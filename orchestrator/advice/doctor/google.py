@@ -8,10 +8,10 @@ from orchestrator.advice.doctor.facts import (
     DoctorLevel,
     Facts,
     Group,
-    ProbeAnswer,
-    check,
-    check_of_file,
+    RawDoctorFinding,
     ok,
+    rule,
+    rule_of_file,
     stop,
     unknown,
     warn,
@@ -32,7 +32,7 @@ IAP_ROLE = "roles/iap.tunnelResourceAccessor"
 _QUOTAS = "https://console.cloud.google.com/iam-admin/quotas"
 
 
-def _api(observed: Observed[str], name: str, *, needed: bool = False) -> ProbeAnswer:
+def _api(observed: Observed[str], name: str, *, needed: bool = False) -> RawDoctorFinding:
     if isinstance(observed, Unknown):
         return not_observed(observed, needed=needed)
     if isinstance(observed, Absent):
@@ -40,40 +40,40 @@ def _api(observed: Observed[str], name: str, *, needed: bool = False) -> ProbeAn
     return ok(f"{name} answers")
 
 
-@check("tpu-api", Group.GOOGLE)
-def tpu_api(facts: Facts) -> ProbeAnswer:
+@rule("tpu-api", Group.GOOGLE)
+def tpu_api(facts: Facts) -> RawDoctorFinding:
     """Look for a TPU API that is off or refuses the caller."""
     return _api(facts.google.tpu, "tpu.googleapis.com", needed=True)
 
 
-@check("compute-api", Group.GOOGLE)
-def compute_api(facts: Facts) -> ProbeAnswer:
+@rule("compute-api", Group.GOOGLE)
+def compute_api(facts: Facts) -> RawDoctorFinding:
     """Look for a Compute Engine API that is off or refuses the caller."""
     return _api(facts.google.compute, "compute.googleapis.com")
 
 
-@check("storage-api", Group.GOOGLE)
-def storage_api(facts: Facts) -> ProbeAnswer:
+@rule("storage-api", Group.GOOGLE)
+def storage_api(facts: Facts) -> RawDoctorFinding:
     """Look for a Cloud Storage API that is off or refuses the caller."""
     return _api(facts.google.storage, "storage.googleapis.com")
 
 
-@check_of_file("zones", Group.GOOGLE)
-def zones(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("zones", Group.GOOGLE)
+def zones(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for zones that do not offer the TPU type to this project."""
     return _offered(
         facts.google.offers, spec.tpu.type, "choose other tpu.zones in tpuctl.yaml, then: tpuctl plan"
     )
 
 
-@check_of_file("tpu-elsewhere", Group.GOOGLE)
-def tpu_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("tpu-elsewhere", Group.GOOGLE)
+def tpu_elsewhere(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for TPUs of the deployment's label in zones that the file does not name, by one list over all zones."""
     return _outside_zones(facts, facts.google.elsewhere, spec.tpu.zones, "TPU")
 
 
-@check_of_file("vm-elsewhere", Group.GOOGLE)
-def vm_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("vm-elsewhere", Group.GOOGLE)
+def vm_elsewhere(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for VMs of the deployment's label in zones that the file does not name, by one list over all zones."""
     zones = () if spec.vm == "none" else (names.vm_zone(spec),)
     return _outside_zones(facts, facts.google.vms_elsewhere, zones, "VM")
@@ -81,7 +81,7 @@ def vm_elsewhere(facts: Facts, spec: Spec) -> ProbeAnswer:
 
 def _outside_zones(
     facts: Facts, found: ObservedAllZones[Machine], zones: Collection[str], kind: str
-) -> ProbeAnswer:
+) -> RawDoctorFinding:
     if isinstance(found, Unknown):
         return unknown(found.message, found.hint)
     machines = outside(found.value, zones)
@@ -95,15 +95,15 @@ def _outside_zones(
     return ok(f"no {kind} of this deployment in other zones")
 
 
-@check_of_file("runtime", Group.GOOGLE)
-def runtime(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("runtime", Group.GOOGLE)
+def runtime(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a TPU software version that a zone does not have, or that is not known for the type."""
     if not spec.tpu.runtime:
         return stop(f"no TPU software version is known for {spec.tpu.type}", "set tpu.runtime in tpuctl.yaml")
     return _offered(facts.google.runtimes, spec.tpu.runtime, "choose another tpu.runtime in tpuctl.yaml")
 
 
-def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> ProbeAnswer:
+def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> RawDoctorFinding:
     # Only a complete answer proves that a zone lacks it; an Unknown counts as unsure.
     lacking = [zone for zone, observed in found.items() if isinstance(observed, Absent)]
     unsure = [observed for observed in found.values() if isinstance(observed, Unknown)]
@@ -117,8 +117,8 @@ def _offered(found: Mapping[str, Observed[str]], what: str, hint: str) -> ProbeA
     return ok(f"{what} in {', '.join(have)}")
 
 
-@check("machine-account", Group.GOOGLE)
-def machine_account(facts: Facts) -> ProbeAnswer:
+@rule("machine-account", Group.GOOGLE)
+def machine_account(facts: Facts) -> RawDoctorFinding:
     """Look for the account that machines run as: a project may have no default one."""
     spec, observed = facts.file.spec, facts.google.machine_account
     if spec is not None and spec.service_account:
@@ -135,8 +135,8 @@ def machine_account(facts: Facts) -> ProbeAnswer:
     return ok(observed.value)
 
 
-@check("service-agent", Group.GOOGLE)
-def service_agent(facts: Facts) -> ProbeAnswer:
+@rule("service-agent", Group.GOOGLE)
+def service_agent(facts: Facts) -> RawDoctorFinding:
     """Look at the TPU API's own agent, which Google makes when the API is switched on."""
     if isinstance(facts.google.tpu, Present):
         return ok("made by Google with the TPU API, which answers")
@@ -145,8 +145,8 @@ def service_agent(facts: Facts) -> ProbeAnswer:
     return unknown("not known while the TPU API does not answer", "see `tpu-api` above")
 
 
-@check_of_file("vm-quota", Group.GOOGLE)
-def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("vm-quota", Group.GOOGLE)
+def vm_quota(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for too small a quota of CPUS in the region for the VM."""
     observed = facts.google.cpus
     if spec.vm == "none":
@@ -161,8 +161,8 @@ def vm_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
     return stop(text, f"ask for more: {_page(facts)}") if short else ok(text)
 
 
-@check_of_file("vm-image", Group.GOOGLE)
-def vm_image(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("vm-image", Group.GOOGLE)
+def vm_image(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for the family of the VM's image: Google withdraws a family when its images are out of support."""
     observed = facts.google.vm_image
     if spec.vm == "none":
@@ -174,8 +174,8 @@ def vm_image(facts: Facts, spec: Spec) -> ProbeAnswer:
     return ok(observed.value)
 
 
-@check_of_file("tpu-quota", Group.GOOGLE)
-def tpu_quota(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("tpu-quota", Group.GOOGLE)
+def tpu_quota(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for too small a quota of TPUs for the type, by what the Cloud Quotas API says of each zone."""
     observed, catalog = facts.google.tpu_limits, facts.file.catalog
     if spec.tpu.reservation:
@@ -217,8 +217,8 @@ def _page(facts: Facts) -> str:
     return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
 
 
-@check_of_file("vm-machine", Group.GOOGLE)
-def vm_machine(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("vm-machine", Group.GOOGLE)
+def vm_machine(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
     observed = facts.google.vm_machine
     if spec.vm == "none":
@@ -239,8 +239,8 @@ def _network(spec: Spec | None) -> str:
     return spec.network.rpartition("/")[2] if spec else "default"
 
 
-@check_of_file("private-access", Group.GOOGLE)
-def private_access(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("private-access", Group.GOOGLE)
+def private_access(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a machine without external address in a network that then cannot reach the bucket."""
     first, *others = names.regions(spec)
     observations = {first: facts.google.private_access}
@@ -249,7 +249,7 @@ def private_access(facts: Facts, spec: Spec) -> ProbeAnswer:
     return min(answers, key=lambda answer: _WORST_FIRST.index(answer.level))
 
 
-def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswer:
+def _private_in(region: str, observed: Observed[bool], spec: Spec) -> RawDoctorFinding:
     network, subnetwork = _network(spec), spec.subnetwork or _network(spec)
     if isinstance(observed, Absent):
         text = f"there is no subnetwork `{subnetwork}` in {region}"
@@ -266,8 +266,8 @@ def _private_in(region: str, observed: Observed[bool], spec: Spec) -> ProbeAnswe
     return stop(text, f"{command} --enable-private-ip-google-access")
 
 
-@check("firewall", Group.GOOGLE)
-def firewall(facts: Facts) -> ProbeAnswer:
+@rule("firewall", Group.GOOGLE)
+def firewall(facts: Facts) -> RawDoctorFinding:
     """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
     observed, network = facts.google.ssh_rule, _network(facts.file.spec)
     if isinstance(observed, Unknown):
@@ -278,8 +278,8 @@ def firewall(facts: Facts) -> ProbeAnswer:
     return warn("no rule lets SSH in: code comes from the bucket only", hint)
 
 
-@check_of_file("iap", Group.GOOGLE)
-def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("iap", Group.GOOGLE)
+def iap(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
     observed = facts.google.iap_rule
     if spec.vm == "none" or spec.vm.external_ip:
@@ -295,8 +295,8 @@ def iap(facts: Facts, spec: Spec) -> ProbeAnswer:
     return stop(f"no rule lets {IAP_RANGE} in", f"{hint} --source-ranges {IAP_RANGE} --allow tcp:22")
 
 
-@check_of_file("bucket", Group.GOOGLE)
-def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("bucket", Group.GOOGLE)
+def bucket(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a bucket that lies in another region than the TPU."""
     observed = facts.google.bucket
     if isinstance(observed, Unknown):
@@ -310,8 +310,8 @@ def bucket(facts: Facts, spec: Spec) -> ProbeAnswer:
     return ok(f"{found.name} in {found.location}")
 
 
-@check_of_file("permissions", Group.GOOGLE)
-def permissions(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("permissions", Group.GOOGLE)
+def permissions(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for permissions on the bucket that the caller lacks."""
     observed = facts.google.lacking
     if isinstance(facts.google.bucket, Absent):

@@ -4,10 +4,10 @@ from orchestrator.advice.doctor.facts import (
     NOT_ASKED,
     Facts,
     Group,
-    ProbeAnswer,
-    check,
-    check_of_file,
+    RawDoctorFinding,
     ok,
+    rule,
+    rule_of_file,
     stop,
     unknown,
     warn,
@@ -22,7 +22,7 @@ from orchestrator.errors import Retry
 LOG_IN = "gcloud auth application-default login   (gcloud auth login alone is not enough)"
 
 
-def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
+def not_observed(observed: Unknown, *, needed: bool = False) -> RawDoctorFinding:
     """
     Return the answer for an Unknown: wrong if it was refused permanently, else unknown.
 
@@ -40,8 +40,8 @@ def not_observed(observed: Unknown, *, needed: bool = False) -> ProbeAnswer:
     return unknown(observed.message, observed.hint)
 
 
-@check("credentials", Group.GOOGLE)
-def credentials(facts: Facts) -> ProbeAnswer:
+@rule("credentials", Group.GOOGLE)
+def credentials(facts: Facts) -> RawDoctorFinding:
     """Look for application default credentials: of a user, a service account's file, or of a machine at Google."""
     if facts.local.chosen:
         return ok("the local cloud needs none")
@@ -58,8 +58,8 @@ def credentials(facts: Facts) -> ProbeAnswer:
     return ok(" ".join(part for part in (found.kind, found.account, f"({found.path})") if part))
 
 
-@check("gcloud-account", Group.GOOGLE)
-def gcloud_account(facts: Facts) -> ProbeAnswer:
+@rule("gcloud-account", Group.GOOGLE)
+def gcloud_account(facts: Facts) -> RawDoctorFinding:
     """Look for a gcloud that works as another login, or in another project, than tpuctl will."""
     found = facts.google
     if facts.local.chosen:
@@ -76,8 +76,8 @@ def gcloud_account(facts: Facts) -> ProbeAnswer:
     return ok(f"{found.gcloud_account}" + ("" if account else "; whose login tpuctl uses is not known"))
 
 
-@check("project", Group.GOOGLE)
-def project(facts: Facts) -> ProbeAnswer:
+@rule("project", Group.GOOGLE)
+def project(facts: Facts) -> RawDoctorFinding:
     """Look for a project that is not set, or that the caller cannot reach."""
     name, observed = facts.google.project, facts.google.compute
     if not name:
@@ -89,8 +89,8 @@ def project(facts: Facts) -> ProbeAnswer:
     return ok(name if isinstance(observed, Present) else f"{name} (not reached: see `compute-api`)")
 
 
-@check_of_file("secrets", Group.GOOGLE)
-def secrets(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("secrets", Group.GOOGLE)
+def secrets(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a secret of the job that is not stored, or that the machines' account may not read."""
     google = facts.google
     wanted = tuple(secret_names(spec))
@@ -120,8 +120,8 @@ def _readers(facts: Facts, name: str) -> tuple[str, ...]:
     return observed.value if isinstance(observed, Present) else ()
 
 
-@check_of_file("data", Group.GOOGLE)
-def data(facts: Facts, spec: Spec) -> ProbeAnswer:
+@rule_of_file("data", Group.GOOGLE)
+def data(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for folders of buckets in job.data that are not there, hold nothing, or that the caller may not list."""
     google = facts.google
     wanted = bucket_sources(spec)

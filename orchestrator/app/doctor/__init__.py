@@ -1,1 +1,1 @@
-"""Collect the facts that the checks of `tpuctl doctor` judge, from this computer and from Google."""
+"""Collect the facts that the rules of `tpuctl doctor` judge, from this computer and from Google."""

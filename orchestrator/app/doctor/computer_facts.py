@@ -29,7 +29,7 @@ from orchestrator.errors import TpuctlError
 LIBRARIES = ("google-cloud-tpu", "google-cloud-compute", "google-cloud-storage", "fabric", "paramiko")
 PROGRAMS: Mapping[str, tuple[str, ...]] = {"ssh": ("-V",), "git": ("--version",)}
 COLOURS = ("NO_COLOR", "FORCE_COLOR", "CLICOLOR")
-# Each of these silently redirects Google's clients, so that other checks would not be about Google.
+# Each of these silently redirects Google's clients, so that other rules would not be about Google.
 DIVERTING = (
     "STORAGE_EMULATOR_HOST",
     "API_ENDPOINT_OVERRIDE",

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.advice.doctor.every_check import examine, healthy
 from orchestrator.advice.doctor.facts import DoctorFinding, Facts, File
+from orchestrator.advice.doctor.rules import healthy, run_rules
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
@@ -43,7 +43,7 @@ def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:
     if fixed:
         # Observed again, so that a failed repair remains a finding.
         facts = replace(facts, computer=observe_computer(choice.cloud), local=observe_local(choice.cloud))
-    return Diagnosis(examine(facts), fixed)
+    return Diagnosis(run_rules(facts), fixed)
 
 
 def _gather(choice: Choice) -> Facts:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.advice.doctor.every_check import healthy
+from orchestrator.advice.doctor.rules import healthy
 from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
 from orchestrator.cli.console import page, print_json, wrapped
 
@@ -66,7 +66,7 @@ def together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
         own = "" if finding.level is DoctorLevel.UNKNOWN else finding.rule
         alike.setdefault((finding.level, finding.message, finding.hint + own), []).append(finding)
     return [
-        replace(one, rule=f"{len(same)} checks", message=f"{one.message}: {', '.join(f.rule for f in same)}")
+        replace(one, rule=f"{len(same)} rules", message=f"{one.message}: {', '.join(f.rule for f in same)}")
         if len(same) > 1
         else one
         for same in alike.values()
@@ -78,7 +78,7 @@ def _group(findings: Sequence[DoctorFinding], console: Console, width: int) -> N
     for finding in together(findings):
         style = _STYLES[finding.level]
         head = f"  {finding.level.value:<7} {finding.rule:<15} "
-        # A path or the name of a quota is copied whole: if it has no room beside the check, it stands below.
+        # A path or the name of a quota is copied whole: if it has no room beside the rule, it stands below.
         beside = max(map(len, finding.message.split()), default=0) <= width - len(head)
         lines = [head + finding.message] if beside else [head.rstrip(), f"{_FIX}{finding.message}"]
         indent = " " * len(head) if beside else _FIX

@@ -1,13 +1,13 @@
-"""List all checks of `tpuctl doctor` in the order in which they are shown, and render their manual."""
+"""List all rules of `tpuctl doctor` in the order in which they are shown, and render their manual."""
 
 from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.advice.doctor import computer, file, google, login
-from orchestrator.advice.doctor.facts import Check, DoctorFinding, DoctorLevel, Facts
+from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, DoctorRule, Facts
 
 # In the order of cause and effect: a finding below may say "see ... above".
-CHECKS: Final[tuple[Check, ...]] = (
+RULES: Final[tuple[DoctorRule, ...]] = (
     computer.python,
     computer.libraries,
     computer.ssh,
@@ -56,9 +56,9 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
-def examine(facts: Facts) -> tuple[DoctorFinding, ...]:
-    """Run all checks over *facts* and return their findings, in the order in which they are printed."""
-    return tuple(each(facts) for each in CHECKS)
+def run_rules(facts: Facts) -> tuple[DoctorFinding, ...]:
+    """Run all rules over *facts* and return their findings, in the order in which they are printed."""
+    return tuple(each(facts) for each in RULES)
 
 
 def healthy(findings: Sequence[DoctorFinding]) -> bool:
@@ -67,13 +67,13 @@ def healthy(findings: Sequence[DoctorFinding]) -> bool:
 
 
 def manual() -> str:
-    """Return the table of all checks as Markdown, for docs/doctor.md."""
-    rows = [f"| `{each.id}` | {each.group.value} | {_text(each)} |" for each in CHECKS]
+    """Return the table of all rules as Markdown, for docs/doctor.md."""
+    rows = [f"| `{each.id}` | {each.group.value} | {_text(each)} |" for each in RULES]
     return "\n".join((_HEAD, *rows)) + "\n"
 
 
-def _text(each: Check) -> str:
-    words = " ".join((each.probe.__doc__ or "").split())
+def _text(each: DoctorRule) -> str:
+    words = " ".join((each.find.__doc__ or "").split())
     return words.removeprefix("Look for ").removeprefix("Look at ").replace("|", "\\|")
 
 
@@ -89,5 +89,5 @@ It exits with 0 when nothing is wrong, also with warnings, and with 1 when somet
 repairs what is safe to repair here: permissions of the state folder and of SSH keys, and what a dead local cloud
 has left. It never changes anything in a project: to switch an API on, it prints the `gcloud` line.
 
-| check | about | what it looks at |
+| rule | about | what it looks at |
 | --- | --- | --- |"""
