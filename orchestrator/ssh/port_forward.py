@@ -46,10 +46,10 @@ class ForwardTarget:
 
 def free_port(wanted: int) -> int:
     """Return *wanted* if that local port is free, else 0, with which the system chooses one."""
-    with contextlib.closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with contextlib.closing(socket.socket()) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HERE, wanted))
+            tried.bind((HERE, wanted))
         except OSError:
             return 0
     return wanted

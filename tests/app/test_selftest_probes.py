@@ -5,7 +5,7 @@ import subprocess
 import pytest
 
 from orchestrator.app.selftest.probes import COUNT_CHIPS, StageError, chips_text, facts
-from orchestrator.google import project_probe
+from orchestrator.google import project_reader
 from orchestrator.scripts.shipped import remote_script
 from tests.cli.cli_kit import stray_vm
 from tests.kit.cloud import Cloud
@@ -52,7 +52,7 @@ def cloud(tmp_path):
 
 def test_a_type_beyond_the_quota_is_asked_for_and_refused(cloud, monkeypatch):
     """The limit of this project is read first; nothing is made."""
-    monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
+    monkeypatch.setattr(project_reader, "tpu_limits", lambda clients, quota, zones: dict.fromkeys(zones, 4))
     said = User(cloud).type(*WORDS)
     assert stages(said)["quota"] == "ok"
     assert "v5litepod-8 is refused, the limit is 4: TPU-350" in said.err
@@ -62,7 +62,7 @@ def test_a_type_beyond_the_quota_is_asked_for_and_refused(cloud, monkeypatch):
 @pytest.mark.parametrize("limit", [{}, {"europe-west4-b": -1}, {"europe-west4-b": 8}])
 def test_where_the_limit_is_not_known_or_excludes_nothing_no_type_is_asked_for(cloud, monkeypatch, limit):
     """What might be granted would cost; a stage that is left out is no failure."""
-    monkeypatch.setattr(project_probe, "tpu_limits", lambda clients, quota, zones: limit)
+    monkeypatch.setattr(project_reader, "tpu_limits", lambda clients, quota, zones: limit)
     said = User(cloud).type(*WORDS)
     assert (stages(said)["quota"], stages(said)["tpu"]) == ("skipped", "ok")
     assert not [call for call in cloud.log if "beyond" in call.name]

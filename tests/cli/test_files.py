@@ -176,8 +176,8 @@ def test_the_published_schema_is_the_one_in_the_code(capsys):
 def no_network():
     """Return the words that run a command where there is no network, or skip."""
     words = ["unshare", "-n"]
-    probe = shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False)
-    if not probe or probe.returncode:
+    unshared = shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False)
+    if not unshared or unshared.returncode:
         pytest.skip("unshare -n is not allowed here")
     return words
 

@@ -11,7 +11,7 @@ from orchestrator.emulator.state import constraints
 from orchestrator.errors import TpuctlError
 from orchestrator.google.error_mapping import to_error
 from orchestrator.google.nodes import TpuNodes
-from orchestrator.google.project_probe import Probe
+from orchestrator.google.project_reader import ProjectReader
 from orchestrator.google.refusal import HTTP_NAMES, GoogleRefusal
 from tests.google.adapter_lab import ZONE, AdapterLab, a_lab, a_node, a_vm, vms_of
 
@@ -92,16 +92,20 @@ def test_machines_come_up_on_the_network_of_the_file():
 def test_doctor_asks_for_the_network_of_the_file():
     """A subnetwork that is not there is Absent; a rule counts when it is of that network and of its tags."""
     lab = a_lab(networks=CUSTOM)
-    assert Probe(lab.clients, LAB).private_access("europe-west4") == Present(True)
-    assert isinstance(Probe(lab.clients, LAB).private_access("us-central1"), Absent)
-    assert isinstance(Probe(lab.clients).private_access("europe-west4"), Absent)
-    assert Probe(lab.clients, LAB).ssh_rule() == Present(False)
+    assert ProjectReader(lab.clients, LAB).private_access("europe-west4") == Present(True)
+    assert isinstance(ProjectReader(lab.clients, LAB).private_access("us-central1"), Absent)
+    assert isinstance(ProjectReader(lab.clients).private_access("europe-west4"), Absent)
+    assert ProjectReader(lab.clients, LAB).ssh_allowed() == Present(False)
     rule = {"name": "ssh", "network": "global/networks/lab", "sourceRanges": ["0.0.0.0/0"],
             "allowed": [{"IPProtocol": "tcp", "ports": ["22"]}], "targetTags": ["ssh"]}  # fmt: skip
     lab.local.network.insert_firewall(rule)
-    assert Probe(lab.clients, LAB).ssh_rule() == Present(False), "the rule is for machines with its tag"
-    assert Probe(lab.clients, NetworkInterface("lab", "west", ("ssh",))).ssh_rule() == Present(True)
-    assert Probe(lab.clients).ssh_rule() == Present(False), "the rule is of another network"
+    assert ProjectReader(lab.clients, LAB).ssh_allowed() == Present(False), (
+        "the rule is for machines with its tag"
+    )
+    assert ProjectReader(lab.clients, NetworkInterface("lab", "west", ("ssh",))).ssh_allowed() == Present(
+        True
+    )
+    assert ProjectReader(lab.clients).ssh_allowed() == Present(False), "the rule is of another network"
 
 
 OBEYED = {
@@ -174,6 +178,6 @@ def test_a_call_charged_to_googles_own_project_names_ours():
 def test_what_the_login_may_not_read_is_shown_as_unknown():
     """`doctor` shows it as unknown, not as wrong."""
     lab = a_lab(denied_permissions=frozenset({"compute.firewalls.list"}))
-    observed = Probe(lab.clients).ssh_rule()
+    observed = ProjectReader(lab.clients).ssh_allowed()
     assert isinstance(observed, Unknown)
     assert observed.denied

@@ -9,7 +9,7 @@ from orchestrator.emulator.http.quotas import quota_routes
 from orchestrator.emulator.http.router import Router
 from orchestrator.errors import QuotaError
 from orchestrator.google.clients import Clients, CloudSettings
-from orchestrator.google.project_probe import Probe, _limit
+from orchestrator.google.project_reader import ProjectReader, _limit
 from tests.google.adapter_lab import OTHER_ZONE, ZONE, a_lab, a_node
 
 SERVING = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
@@ -17,14 +17,14 @@ PODS = "TPUV3sPodPerProjectPerRegionForTPUAPI"
 
 
 def ask(quota, **settings):
-    """Return what a probe sees of *quota* in two zones of a local cloud with *settings*."""
+    """Return what is read of *quota* in two zones of a local cloud with *settings*."""
     router = Router()
     lab = a_lab(**settings)
     quota_routes(router, lab.local)
     clients = Clients(
         CloudSettings("local-project", BASE, read_retry=0, adapter=CloudAdapter(router, lab.local))
     )
-    return Probe(clients).tpu_limits(quota, [ZONE, OTHER_ZONE])
+    return ProjectReader(clients).tpu_limits(quota, [ZONE, OTHER_ZONE])
 
 
 def test_a_new_project_has_its_limits_and_what_was_granted_goes_before():

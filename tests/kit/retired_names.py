@@ -168,7 +168,7 @@ RETIRED = {
     "judge_place": "judge_in_queue",
     "learn": "update_record",
     "learn_places": "update_queue_failures",
-    "Look": "Probe, Find, or what it finds",
+    "Look": "Find, or what it finds",
     "_Look": "_Reader, or what it reads",
     "_look": "_observe, _read, or what it does",
     "look": "observe, read, find, or what it does",
@@ -218,5 +218,8 @@ RETIRED = {
     "check_of_file": "rule_of_file",
     "ProbeAnswer": "RawDoctorFinding",
     "examine": "run_rules",
+    "Probe": "ProjectReader (what a project has), Find (what a rule does)",
+    "ssh_rule": "ssh_allowed; a rule is one of check, doctor or the deployment file",
+    "iap_rule": "iap_allowed",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -30,7 +30,7 @@ from orchestrator.google import (
     factory,
     hints,
     operations,
-    project_probe,
+    project_reader,
 )
 from orchestrator.google.refusal import GoogleRefusal
 from orchestrator.planning import deployment_outcome, events
@@ -173,8 +173,8 @@ GOOGLE_FAILURES = {
         ((Deletion, "_delete", _asked_once),),
         ("tests/engine/test_down.py::test_down_in_the_middle_of_a_creation_leaves_nothing",)),
     "U14 a family of images that is gone": Switch(
-        ((project_probe.Probe, "vm_image", lambda self, machine, image="": Present(machine)),),
-        (f"{CLOUD}probe.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
+        ((project_reader.ProjectReader, "vm_image", lambda self, machine, image="": Present(machine)),),
+        (f"{CLOUD}project_reader.py::test_the_family_of_the_vms_image_is_found_until_google_withdraws_it",)),
     "U15 budgets use the upper end of a price": Switch(
         ((Catalog, "tpu_price", _usual_price(Catalog.tpu_price)),),
         ("tests/pricing/test_cost.py::test_where_sources_differ_a_price_is_a_range",)),

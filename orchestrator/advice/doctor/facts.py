@@ -140,8 +140,8 @@ class Google:
     vms_elsewhere: ObservedAllZones[Vm] = NOT_ASKED
     private_access: Observed[bool] = NOT_ASKED
     private_elsewhere: Mapping[str, Observed[bool]] = field(default_factory=dict)
-    ssh_rule: Observed[bool] = NOT_ASKED
-    iap_rule: Observed[bool] = NOT_ASKED
+    ssh_allowed: Observed[bool] = NOT_ASKED
+    iap_allowed: Observed[bool] = NOT_ASKED
     bucket: Observed[Bucket] = NOT_ASKED
     lacking: Observed[tuple[str, ...]] = NOT_ASKED
     secrets: Mapping[str, Observed[tuple[str, ...]]] = field(default_factory=dict)

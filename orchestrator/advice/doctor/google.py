@@ -269,7 +269,7 @@ def _private_in(region: str, observed: Observed[bool], spec: Spec) -> RawDoctorF
 @rule("firewall", Group.GOOGLE)
 def firewall(facts: Facts) -> RawDoctorFinding:
     """Look for a rule that lets SSH in: `up` pushes code over it, `ssh`, `exec` and `tunnel` need it."""
-    observed, network = facts.google.ssh_rule, _network(facts.file.spec)
+    observed, network = facts.google.ssh_allowed, _network(facts.file.spec)
     if isinstance(observed, Unknown):
         return not_observed(observed)
     if isinstance(observed, Present) and observed.value:
@@ -281,7 +281,7 @@ def firewall(facts: Facts) -> RawDoctorFinding:
 @rule_of_file("iap", Group.GOOGLE)
 def iap(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look at the way to a VM without external address: gcloud here, and a rule for Identity-Aware Proxy."""
-    observed = facts.google.iap_rule
+    observed = facts.google.iap_allowed
     if spec.vm == "none" or spec.vm.external_ip:
         return ok("not needed: no VM without external address is wanted")
     if not facts.computer.programs.get("gcloud"):

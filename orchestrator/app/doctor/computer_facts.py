@@ -209,11 +209,11 @@ def _taken(folder: Path) -> tuple[int, ...]:
 
 
 def _held(port: int) -> bool:
-    with socket.socket() as probe:
+    with socket.socket() as tried:
         # As the daemon binds: a port in TIME_WAIT is free for it.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            tried.bind(("127.0.0.1", port))
         except OSError:
             return True
     return False

@@ -27,7 +27,7 @@ from orchestrator.errors import Retry, TpuctlError
 from orchestrator.google.buckets import GcsBuckets
 from orchestrator.google.clients import Clients, CloudSettings, machine_account
 from orchestrator.google.nodes import TpuNodes
-from orchestrator.google.project_probe import Probe
+from orchestrator.google.project_reader import ProjectReader
 from orchestrator.google.vms import ComputeVms
 
 TIMEOUT = 15.0
@@ -85,7 +85,7 @@ def _nobody(spec: Spec | None, message: str) -> dict[str, Any]:
     unknown = Unknown(message)
     zones = spec.tpu.zones if spec else ()
     lists = {"offers": dict.fromkeys(zones, unknown), "runtimes": dict.fromkeys(zones, unknown)}
-    rules = ("private_access", "ssh_rule", "iap_rule")
+    firewall = ("private_access", "ssh_allowed", "iap_allowed")
     single = (
         "tpu",
         "compute",
@@ -97,7 +97,7 @@ def _nobody(spec: Spec | None, message: str) -> dict[str, Any]:
         "vm_machine",
         "elsewhere",
         "vms_elsewhere",
-        *rules,
+        *firewall,
         "bucket",
     )
     held = dict.fromkeys(secret_names(spec) if spec else (), unknown)
@@ -107,30 +107,30 @@ def _nobody(spec: Spec | None, message: str) -> dict[str, Any]:
 
 
 def _asked(clients: Any, spec: Spec | None, project: str, endpoint: str) -> dict[str, Any]:
-    probe = Probe(clients, network_of(spec))
+    reader = ProjectReader(clients, network_of(spec))
     zone = spec.tpu.zones[0] if spec else SOME_ZONE
     region = names.region_of(zone)
     questions: dict[Key, Question] = {
         "ahead": lambda: clock_ahead(endpoint),
-        "tpu": lambda: probe.tpu_api(zone),
-        "machine_account": probe.machine_account,
-        "storage": probe.storage_api,
-        "private_access": lambda: probe.private_access(region),
-        "ssh_rule": probe.ssh_rule,
-        "iap_rule": lambda: probe.ssh_rule(IAP_RANGE),
+        "tpu": lambda: reader.tpu_api(zone),
+        "machine_account": reader.machine_account,
+        "storage": reader.storage_api,
+        "private_access": lambda: reader.private_access(region),
+        "ssh_allowed": reader.ssh_allowed,
+        "iap_allowed": lambda: reader.ssh_allowed(IAP_RANGE),
     }
     if spec is not None:
         nodes, label = TpuNodes(clients), names.DEPLOYMENT_LABEL
         questions["elsewhere"] = lambda: nodes.list_all_zones(label, spec.name)
         questions["vms_elsewhere"] = lambda: ComputeVms(clients).list_all_zones(label, spec.name)
-        questions |= _of_deployment(probe, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
+        questions |= _of_deployment(reader, spec, GcsBuckets(clients, adopted=spec.bucket.adopt), project)
         questions |= {
-            ("access", elsewhere): partial(probe.private_access, elsewhere)
+            ("access", elsewhere): partial(reader.private_access, elsewhere)
             for elsewhere in names.regions(spec)[1:]
         }
-        questions |= {("secret", name): partial(probe.secret_readers, name) for name in secret_names(spec)}
+        questions |= {("secret", name): partial(reader.secret_readers, name) for name in secret_names(spec)}
         questions |= {
-            ("data", source): partial(probe.holds_objects, source) for source in bucket_sources(spec)
+            ("data", source): partial(reader.holds_objects, source) for source in bucket_sources(spec)
         }
     found = side_by_side(questions)
     offers, runtimes, elsewhere, secrets, data = (
@@ -148,27 +148,27 @@ def network_of(spec: Spec | None) -> NetworkInterface:
     return NetworkInterface(spec.network, spec.subnetwork or "", spec.tags) if spec else NetworkInterface()
 
 
-def _of_deployment(probe: Any, spec: Spec, buckets: Any, project: str) -> dict[Key, Question]:
+def _of_deployment(reader: Any, spec: Spec, buckets: Any, project: str) -> dict[Key, Question]:
     """Return the questions that need a deployment file."""
     name = names.bucket_name(spec, project)
     questions: dict[Key, Question] = {
         "bucket": lambda: buckets.observe(name),
-        "lacking": lambda: probe.lacking(name),
+        "lacking": lambda: reader.lacking(name),
     }
     taken = tpu_quota.taken(spec, load_catalog())
     if taken is not None:
-        questions["tpu_limits"] = lambda: probe.tpu_limits(taken[1].id, spec.tpu.zones)
+        questions["tpu_limits"] = lambda: reader.tpu_limits(taken[1].id, spec.tpu.zones)
     runtime = spec.tpu.runtime
     for zone in spec.tpu.zones:
-        questions["offer", zone] = partial(probe.offers, zone, spec.tpu.type)
+        questions["offer", zone] = partial(reader.offers, zone, spec.tpu.type)
         if runtime:
-            questions["runtime", zone] = partial(probe.has_runtime, zone, runtime)
+            questions["runtime", zone] = partial(reader.has_runtime, zone, runtime)
     vm = spec.vm
     if vm != "none":
         place = names.vm_zone(spec)
-        questions["cpus"] = lambda: probe.cpus(names.region_of(place), place, vm.machine)
-        questions["vm_image"] = lambda: probe.vm_image(vm.machine, vm.image or "")
-        questions["vm_machine"] = lambda: probe.has_machine(place, vm.machine)
+        questions["cpus"] = lambda: reader.cpus(names.region_of(place), place, vm.machine)
+        questions["vm_image"] = lambda: reader.vm_image(vm.machine, vm.image or "")
+        questions["vm_machine"] = lambda: reader.has_machine(place, vm.machine)
     return questions
 
 

@@ -8,7 +8,7 @@ from orchestrator.app.fleet.queue import fleet_to_read
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.domain.machines.tpu_quota import taken
 from orchestrator.domain.observation import Present
-from orchestrator.google.project_probe import Probe
+from orchestrator.google.project_reader import ProjectReader
 from orchestrator.planning.fleet.size import Fit, fit
 
 
@@ -30,7 +30,7 @@ def fleet_plan(choice: Choice, reporter: Reporter) -> FleetPlan:
     if found is None:
         return FleetPlan(price, None, "", f"what {spec.tpu.type} counts against")
     each, quota = found
-    limits = Probe(fleet.head.clients).tpu_limits(quota.id, spec.tpu.zones)
+    limits = ProjectReader(fleet.head.clients).tpu_limits(quota.id, spec.tpu.zones)
     if not isinstance(limits, Present) or not limits.value:
         return FleetPlan(price, None, quota.id, getattr(limits, "message", "the quota of these zones"))
     return FleetPlan(price, fit(price.nodes, each, limits.value), quota.id, "")

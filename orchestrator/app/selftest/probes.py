@@ -12,7 +12,7 @@ from orchestrator.domain.all_zones import ObservedAllZones
 from orchestrator.domain.machines.tpu_quota import beyond, taken
 from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.errors import Retry, TpuctlError
-from orchestrator.google.project_probe import Probe
+from orchestrator.google.project_reader import ProjectReader
 from orchestrator.scripts.shipped import remote_script
 
 
@@ -26,17 +26,17 @@ class StageSkipError(Exception):
 
 def probe_all(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     """Check that everything that the stages need exists. Raise StageError if it is missing or Unknown."""
-    probe, spec = Probe(session.clients), session.spec
+    reader, spec = ProjectReader(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
     region = names.region_of(zone)
     asked: dict[str, Any] = {
-        "the TPU API": probe.tpu_api(zone),
-        "the type": probe.offers(zone, tpu_type),
-        "the runtime": probe.has_runtime(zone, spec.tpu.runtime or ""),
-        "Compute Engine": probe.machine_account(),
-        "Cloud Storage": probe.storage_api(),
-        "the image": probe.vm_image(machine),
-        "the quota of CPUs": probe.cpus(region, zone, machine),
+        "the TPU API": reader.tpu_api(zone),
+        "the type": reader.offers(zone, tpu_type),
+        "the runtime": reader.has_runtime(zone, spec.tpu.runtime or ""),
+        "Compute Engine": reader.machine_account(),
+        "Cloud Storage": reader.storage_api(),
+        "the image": reader.vm_image(machine),
+        "the quota of CPUs": reader.cpus(region, zone, machine),
     }
     of_tpu = {"the TPU API", "the type", "the runtime"}
     needed = [name for name in asked if tpu or name not in of_tpu]
@@ -75,7 +75,7 @@ def ask_beyond_quota(session: Session, zone: str, tpu_type: str) -> str:
     found = taken(session.spec, session.catalog)
     if found is None:
         raise StageSkipError(f"the quota of {tpu_type} is not known")
-    limits = Probe(session.clients).tpu_limits(found[1].id, (zone,))
+    limits = ProjectReader(session.clients).tpu_limits(found[1].id, (zone,))
     limit = limits.value.get(zone) if isinstance(limits, Present) else None
     if limit is None:
         raise StageSkipError(

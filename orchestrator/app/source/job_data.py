@@ -20,7 +20,7 @@ from orchestrator.domain.source.data_spec import bucket_sources
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.reconcile.apply import Actor
 from orchestrator.errors import TransientError, UsageError
-from orchestrator.google.project_probe import Probe
+from orchestrator.google.project_reader import ProjectReader
 
 SUMS = "data-sums.json"
 """Name of the file with checksums of data files, so that unchanged ones are not read again."""
@@ -69,7 +69,7 @@ def warn_of_work_in_vain(session: Session) -> None:
 def check_sources(session: Session) -> None:
     """Raise UsageError if a source folder in a bucket is missing or empty; report one that is not readable."""
     for source in bucket_sources(session.spec):
-        observed = Probe(session.clients).holds_objects(source)
+        observed = ProjectReader(session.clients).holds_objects(source)
         # An empty folder means a wrong name; better found now than by a job that trains on nothing.
         if isinstance(observed, Absent) or observed == Present(False):
             raise UsageError(

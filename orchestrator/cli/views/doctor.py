@@ -6,8 +6,8 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.advice.doctor.rules import healthy
 from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
+from orchestrator.advice.doctor.rules import healthy
 from orchestrator.cli.console import page, print_json, wrapped
 
 WIDTH = 80

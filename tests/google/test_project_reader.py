@@ -5,7 +5,7 @@ import pytest
 from orchestrator.advice.doctor.google import IAP_RANGE
 from orchestrator.domain.observation import Absent, Present
 from orchestrator.emulator.state.vm import vm_rules
-from orchestrator.google.project_probe import Probe, _covers
+from orchestrator.google.project_reader import ProjectReader, _covers
 from tests.google.adapter_lab import a_lab
 
 
@@ -27,8 +27,8 @@ def test_a_rule_must_hold_all_of_the_range(ranges, enough):
 
 def test_the_family_of_the_vms_image_is_found_until_google_withdraws_it(monkeypatch):
     """The official client asks; a family that is gone is Absent, not an error."""
-    probe = Probe(a_lab().clients)
-    assert probe.vm_image("e2-small") == Present("ubuntu-2404-lts-amd64-v20260101")
-    assert probe.vm_image("c4a-standard-1") == Present("ubuntu-2404-lts-arm64-v20260101")
+    reader = ProjectReader(a_lab().clients)
+    assert reader.vm_image("e2-small") == Present("ubuntu-2404-lts-amd64-v20260101")
+    assert reader.vm_image("c4a-standard-1") == Present("ubuntu-2404-lts-arm64-v20260101")
     monkeypatch.setitem(vm_rules.FAMILIES, "ubuntu-os-cloud", ())
-    assert isinstance(probe.vm_image("e2-small"), Absent)
+    assert isinstance(reader.vm_image("e2-small"), Absent)

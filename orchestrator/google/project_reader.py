@@ -1,4 +1,4 @@
-"""Ask single questions about a project, for `tpuctl doctor`; nothing is changed."""
+"""Read what a project has: APIs, zones, quota, firewall, permissions. Nothing is changed."""
 
 from collections.abc import Callable, Iterable, Mapping
 from ipaddress import IPv4Network
@@ -29,8 +29,8 @@ ON_BUCKET = (
 """Permissions that `up`, `watch` and `down` need on the bucket of a deployment."""
 
 
-class Probe:
-    """Ask one cloud; errors become Unknown, "not found" becomes Absent."""
+class ProjectReader:
+    """Read single facts of one project; errors become Unknown, "not found" becomes Absent."""
 
     def __init__(self, clients: Clients, interface: NetworkInterface | None = None) -> None:
         self._clients = clients
@@ -132,7 +132,7 @@ class Probe:
 
         return self._ask(f"read the subnetwork of {region}", access)
 
-    def ssh_rule(self, source: str = "") -> Observed[bool]:
+    def ssh_allowed(self, source: str = "") -> Observed[bool]:
         """Ask whether a firewall rule of the network allows SSH from all of *source*."""
 
         def lets_in() -> bool:
