@@ -219,6 +219,7 @@ RETIRED = {
     "ProbeAnswer": "RawDoctorFinding",
     "examine": "run_rules",
     "Probe": "ProjectReader (what a project has), Find (what a rule does)",
+    "probe_all": "check_needs",
     "ssh_rule": "ssh_allowed; a rule is one of check, doctor or the deployment file",
     "iap_rule": "iap_allowed",
 }

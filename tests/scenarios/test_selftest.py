@@ -56,7 +56,7 @@ def test_a_self_test_runs_the_product_and_leaves_nothing(cloud):
 def test_without_tpu_no_tpu_is_asked_for(cloud):
     """People without quota run bucket and VM only."""
     said = User(cloud).type(*WORDS, "--no-tpu")
-    assert stages(said)["vm-probe"] == "ok"
+    assert stages(said)["vm-facts"] == "ok"
     assert {call.status for call in cloud.log if call.method == "tpu.nodes.create"} == {400}
     assert all_deleted(cloud)
 

@@ -23,7 +23,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.selftest.exchange_recorder import Recorder
-from orchestrator.app.selftest.probes import (
+from orchestrator.app.selftest.proofs import (
     COUNT_CHIPS,
     DESCRIBE,
     NO_SUCH_TYPE,
@@ -33,9 +33,9 @@ from orchestrator.app.selftest.probes import (
     StageError,
     StageSkipError,
     ask_beyond_quota,
+    check_needs,
     chips_text,
-    facts,
-    probe_all,
+    machine_facts,
     redactor_for,
     still_there,
 )
@@ -165,17 +165,17 @@ class Run:
 
     def _all(self) -> list[tuple[str, str, str, Callable[[], None]]]:
         every = [
-            ("look", "APIs, type, runtime and image are there", "", self._probe_all),
+            ("needs", "APIs, type, runtime and image are there", "", self._check_needs),
             ("vm", "bucket and VM come up", "", lambda: self._do("up", "--no-tpu")),
             ("bucket", "writes in a row, preconditions", "vm", self._bucket),
             ("refusals", "a bad type and a bad zone are refused", "vm", self._refusals),
-            ("vm-probe", "what the VM's image has", "vm", lambda: self._probe("vm", "--vm")),
+            ("vm-facts", "what the VM's image has", "vm", lambda: self._describe("vm", "--vm")),
         ]
         if self.tpu:
             every += [
                 ("quota", "a type beyond the project's quota is refused", "vm", self._beyond_quota),
                 ("tpu", "TPU comes up, the job starts", "vm", lambda: self._do("up")),
-                ("tpu-probe", "what the TPU's image has", "tpu", lambda: self._probe("tpu")),
+                ("tpu-facts", "what the TPU's image has", "tpu", lambda: self._describe("tpu")),
                 ("chips", "a program on the TPU sees its chips", "tpu", self._chips),
                 ("job", "it saves, is killed, comes back; logs, exec, fetch", "tpu", self._job),
                 ("lost", "a TPU deleted behind our back is replaced", "tpu", self._lost),
@@ -225,8 +225,8 @@ class Run:
             self._do(*words)
         return out.getvalue()
 
-    def _probe_all(self) -> None:
-        probe_all(self.session, self.zone, self.tpu_type, tpu=self.tpu)
+    def _check_needs(self) -> None:
+        check_needs(self.session, self.zone, self.tpu_type, tpu=self.tpu)
 
     def _bucket(self) -> None:
         """Write one object repeatedly without pause, and check that a wrong generation is refused."""
@@ -258,16 +258,16 @@ class Run:
             session.cloud.nodes.delete(other.name, other.zone)
             raise StageError(f"{other.type} in {other.zone} was not refused")
 
-    def _probe(self, name: str, *where: str, script: str = DESCRIBE) -> None:
+    def _describe(self, name: str, *where: str, script: str = DESCRIBE) -> None:
         answer = json.loads(self._output("exec", "--json", *where, "--", remote_script(script).text))
-        self.recording.machines[name] = facts(str(answer["results"][0]["stdout"]))
+        self.recording.machines[name] = machine_facts(str(answer["results"][0]["stdout"]))
 
     def _beyond_quota(self) -> None:
         self.say(ask_beyond_quota(self.session, self.zone, self.tpu_type))
 
     def _chips(self) -> None:
         """Run a program on the image's own Python without network; the job must not hold the chips."""
-        self._probe("chips", script=COUNT_CHIPS)
+        self._describe("chips", script=COUNT_CHIPS)
         found = self.session.catalog.accelerator(self.tpu_type)
         wanted = found.chips_per_host if found else 1
         self.say(chips_text(self.recording.machines["chips"], wanted, local=self.cloud == "local"))

@@ -1,4 +1,4 @@
-"""Probe machines and the cloud beyond the product's own commands: chips, quota, leftovers."""
+"""Prove what the product's own commands do not show: chips, quota, leftovers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ class StageSkipError(Exception):
     """A stage cannot prove anything here, which is no failure."""
 
 
-def probe_all(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
+def check_needs(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     """Check that everything that the stages need exists. Raise StageError if it is missing or Unknown."""
     reader, spec = ProjectReader(session.clients), session.spec
     machine = spec.vm.machine if spec.vm != "none" else ""
@@ -156,11 +156,11 @@ while step < last:
     print(f"step {{step}} loss {{1 / step:.4f}}", flush=True)
 """
 DESCRIBE, COUNT_CHIPS = "describe-machine", "count-chips"
-"""The scripts of templates/remote/ that a machine is probed with."""
+"""The scripts of templates/remote/ that describe a machine."""
 
 
-def facts(text: str) -> dict[str, str]:
-    """Return what the probe printed, limited to its own keys and short values."""
+def machine_facts(text: str) -> dict[str, str]:
+    """Return what such a script printed, limited to its own keys and short values."""
     describe, count = remote_script(DESCRIBE).text, remote_script(COUNT_CHIPS).text
     programs = " ".join(re.findall(r"\bfor one in ([^;]+);", describe)).split()
     asked = {*re.findall(r"\bsay ([a-z-]+) ", describe), *re.findall(r"\"([a-z]+)=%", count), *programs}

@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from orchestrator.app.selftest.probes import COUNT_CHIPS, StageError, chips_text, facts
+from orchestrator.app.selftest.proofs import COUNT_CHIPS, StageError, chips_text, machine_facts
 from orchestrator.google import project_reader
 from orchestrator.scripts.shipped import remote_script
 from tests.cli.cli_kit import stray_vm
@@ -12,7 +12,7 @@ from tests.kit.cloud import Cloud
 from tests.kit.user import User
 from tests.scenarios.test_selftest import WORDS, ends, stages
 
-PROBED = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
+ANSWERS = {"chips": "4", "devices": "4", "opened": "4", "libtpu": "yes"}
 
 
 def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
@@ -20,18 +20,18 @@ def test_the_program_that_looks_for_chips_runs_with_a_bare_python():
     said = subprocess.run(
         ["bash", "-c", remote_script(COUNT_CHIPS).text], capture_output=True, text=True, check=True
     ).stdout
-    reported = facts(said + "name=secret")
+    reported = machine_facts(said + "name=secret")
     assert set(reported) == {"chips", "devices", "opened", "libtpu"}
     assert "chips on PCI" in chips_text(reported, 0, local=not int(reported["opened"]))
 
 
 def test_on_the_service_all_chips_must_be_there_and_one_must_open():
     """By PCI or by device files: what a new generation shows is not known."""
-    assert chips_text(PROBED, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
-    assert chips_text({**PROBED, "chips": "0"}, 4, local=False)
+    assert chips_text(ANSWERS, 4, local=False) == "4 chips on PCI, 4 devices, 4 of them open"
+    assert chips_text({**ANSWERS, "chips": "0"}, 4, local=False)
     for wrong in ({"opened": "0"}, {"chips": "1", "devices": "1"}, {"chips": "0", "devices": "0"}):
         with pytest.raises(StageError, match="4 chips in each machine"):
-            chips_text({**PROBED, **wrong}, 4, local=False)
+            chips_text({**ANSWERS, **wrong}, 4, local=False)
     with pytest.raises(StageError, match="said nothing"):
         chips_text({}, 4, local=True)
 
