@@ -8,7 +8,7 @@ from pathlib import Path
 from orchestrator.agent.agreement.attempts import AttemptStore
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.fleet.task import AGAIN, claim
+from orchestrator.agent.fleet.task import AGAIN, claim_number
 from orchestrator.agent.settings import read_settings
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
@@ -89,7 +89,7 @@ def test_two_starts_at_the_same_moment_have_two_numbers(lab: AgentLab) -> None:
     level = bucket.level
     # Both have listed before either has written.
     bucket.level = lambda prefix, timeout=1.0: ([], [])  # type: ignore[method-assign]
-    assert [claim(bucket, {}), claim(bucket, {})] == [1, 2]
+    assert [claim_number(bucket, {}), claim_number(bucket, {})] == [1, 2]
     bucket.level = level  # type: ignore[method-assign]
     first = read_settings({**machine.env, "TPUCTL_INCARNATION": "1"})
     assert AttemptStore(first, bucket).newer_incarnation() == 2

@@ -45,7 +45,7 @@ class Book:
         if violation and violation not in self.verdict:
             self.verdict.append(violation)
 
-    def begun(self, job, number, incarnation, ended):
+    def claimed(self, job, number, incarnation, ended):
         """Record a claim: its number must be new, and the task must not have ended."""
         self.starts += 1
         held = self.claims.setdefault((job, number), set())
@@ -68,13 +68,13 @@ class Book:
         self.newest[key] = max(step, self.newest.get(key, 0))
 
 
-class Run:
+class ModelStart:
     """One start of a task on a machine, from the claim to the exit status for Slurm."""
 
     def __init__(self, slurmd, task):
         self.slurmd, self.task, self.fleet = slurmd, task, slurmd.fleet
         self.since = self.saved = self.fleet.now()
-        self.begun, self.base, self.leaves_at, self.again = None, 0, float("inf"), False
+        self.claimed, self.base, self.leaves_at, self.again = None, 0, float("inf"), False
         self.environ = environment(task.script, task.number)
         self.environ["TPUCTL_ROOT"] = str(self.fleet.folder / slurmd.id / "tasks" / task.name)
         self.environ |= {"SLURMD_NODENAME": slurmd.name, "STORAGE_EMULATOR_HOST": "http://storage"}
@@ -82,8 +82,8 @@ class Run:
     def observe(self):
         """Advance to the present; return the exit status, None while it runs."""
         now = self.fleet.now()
-        if self.begun is None:
-            return self._begin() if now - self.since >= SETUP_SECONDS else None
+        if self.claimed is None:
+            return self._start() if now - self.since >= SETUP_SECONDS else None
         target = int(self.environ["TPUCTL_TARGET_STEPS"] or 10**9)
         step = min(target, self.base + int((now - self.since) / STEP_SECONDS))
         if now >= self.leaves_at:
@@ -100,18 +100,18 @@ class Run:
         """Ask it to save and end, as Slurm does before it kills."""
         self.leaves_at = min(self.leaves_at, self.fleet.now() + LEAVES)
 
-    def _begin(self):
-        begun = self.fleet.calling(self.slurmd, lambda: agent_task.begin(self.environ))
-        if isinstance(begun, int):
-            return begun
-        self.begun, self.since = begun, self.fleet.now()
+    def _start(self):
+        claimed = self.fleet.calling(self.slurmd, lambda: agent_task.start_task(self.environ))
+        if isinstance(claimed, int):
+            return claimed
+        self.claimed, self.since = claimed, self.fleet.now()
         self.saved = self.since
-        settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(begun.start)})
+        settings = read_settings({**self.environ, "TPUCTL_INCARNATION": str(claimed.number)})
         self.own = bucket_of(self.environ, self.environ["TPUCTL_PREFIX"])
         self.attempts = AttemptStore(settings, self.own)
         self.base = max((step for step, _ in self.fleet.saved(self.task.name, self.task.number)), default=0)
         ended = self.fleet.marks(self.task.name, self.task.number)
-        self.fleet.book.begun(self.task.name, self.task.number, begun.start, ended)
+        self.fleet.book.claimed(self.task.name, self.task.number, claimed.number, ended)
         return None
 
     def _commit(self, step):
@@ -125,7 +125,7 @@ class Run:
             if self.attempts.newer_incarnation() is not None:
                 self.fleet.book.fenced += 1
                 return False
-            number, by = self.begun.start, STATE
+            number, by = self.claimed.number, STATE
             part = Manifest(step, number, 0, 1, 1, "x", (by,), self.fleet.now(), own_step=step)
             self.own.write(file_name(step, number, 0, by.name), b"x")
             self.own.write(manifest_name(step, number, 0), part.text().encode())
@@ -144,9 +144,9 @@ class Run:
             return agent_task.AGAIN
         if self.again:
             return None  # Retries until the bucket answers.
-        self.begun.settings.layout.status.parent.mkdir(parents=True, exist_ok=True)
-        self.begun.settings.layout.status.write_text(json.dumps({"phase": "done"}))
-        return self.fleet.calling(self.slurmd, lambda: agent_task.finish(self.begun))
+        self.claimed.settings.layout.status.parent.mkdir(parents=True, exist_ok=True)
+        self.claimed.settings.layout.status.write_text(json.dumps({"phase": "done"}))
+        return self.fleet.calling(self.slurmd, lambda: agent_task.end_task(self.claimed))
 
 
 class Slurmd:
@@ -155,7 +155,7 @@ class Slurmd:
     def __init__(self, fleet, worker):
         self.fleet, self.worker, self.id = fleet, worker, worker.id
         self.name, self.incarnation = worker.env["FLEET_NODE"], worker.incarnation
-        self.runs_here, self.registered, self.frozen_until, self.cut_off_until = [], None, 0.0, 0.0
+        self.starts, self.registered, self.frozen_until, self.cut_off_until = [], None, 0.0, 0.0
 
     @property
     def machine(self):
@@ -177,20 +177,20 @@ class Slurmd:
         return self.alive and not self.frozen
 
     def runs(self, task):
-        return any(run.task.id == task.id for run in self.runs_here)
+        return any(start.task.id == task.id for start in self.starts)
 
     def start(self, task):
         """Start a task after ending the previous one, as the agent does."""
-        self.runs_here = [Run(self, task)]
+        self.starts = [ModelStart(self, task)]
 
     def stop(self, task, why):
-        for run in self.runs_here:
-            if run.task.id == task.id:
-                run.ask_to_end()
+        for start in self.starts:
+            if start.task.id == task.id:
+                start.ask_to_end()
 
     def stop_all(self, why):
-        for run in self.runs_here:
-            run.ask_to_end()
+        for start in self.starts:
+            start.ask_to_end()
 
     def observe(self):
         """Register with the controller in the job's settings, and advance the tasks."""
@@ -203,12 +203,12 @@ class Slurmd:
             and controller.register(self.name, self.incarnation, self, self.worker.env.get("ZONE", ""))
         ):
             self.registered = controller
-        for run in list(self.runs_here):
-            status = run.observe()
+        for start in list(self.starts):
+            status = start.observe()
             if status is not None:
-                self.runs_here.remove(run)
+                self.starts.remove(start)
                 if self.registered is not None:
-                    self.registered.ended(run.task, status, self)
+                    self.registered.ended(start.task, status, self)
 
 
 class FleetMachines:
@@ -270,7 +270,7 @@ class FleetMachines:
         nodes = self.cloud.model.kernel.state.nodes.values()
         going = {node.name for node in nodes if node.state.name == "DELETING"}
         for slurmd in self.slurmds.values() if going else ():
-            self.torn += [run.task.id for run in slurmd.runs_here if slurmd.machine in going]
+            self.torn += [start.task.id for start in slurmd.starts if slurmd.machine in going]
         for slurmd in list(self.slurmds.values()):
             slurmd.observe()
         for machine_id, controller in self.controllers.items():

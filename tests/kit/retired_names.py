@@ -107,6 +107,8 @@ RETIRED = {
     "LostNodes": "LostFleetNodes; a bare node is the TPU API's",
     "_NodeReporter": "_FleetNodeReporter; a bare node is the TPU API's",
     "_NodeScreen": "_FleetNodeScreen; a bare node is the TPU API's",
+    "Start": "TaskStart (of a fleet's task)",
+    "Begun": "ClaimedStart",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -21,7 +21,7 @@ from orchestrator.planning.fleet.fleet_cost import (
     steps_redone,
 )
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, TaskEnd, TaskStart, lanes
 from orchestrator.pricing.use_spans import Use
 
 T = 1_000_000.0
@@ -37,7 +37,7 @@ def a_job(starts, ends=(), tasks=2, target=None, **more):
     """Return a job: starts are (task, node, at, report), ends (task, state, at)."""
     mine = {}
     for number, (task, node, at, last) in enumerate(starts, 1):
-        mine[task] = (*mine.get(task, ()), Start(task, number, node, T + at, last))
+        mine[task] = (*mine.get(task, ()), TaskStart(task, number, node, T + at, last))
     submission = Submission(
         "sweep", tuple({} for _ in range(tasks)), JobSpec("x", target_steps=target), "b", "s", T, **more
     )

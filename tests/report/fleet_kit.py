@@ -10,7 +10,7 @@ from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, fleet_cost, jobs_remaining, running
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, Start, TaskEnd, lanes
+from orchestrator.planning.fleet.use import FleetNodeFacts, JobHistory, TaskEnd, TaskStart, lanes
 from orchestrator.report.results_table import results_table
 
 T = 1_800_000_000.0
@@ -88,7 +88,7 @@ class Afternoon:
                 self.spans[name].append((born, None))
 
     def _begin(self, job, task, number, node, at, last):
-        self.starts.setdefault((job, task), []).append(Start(task, number, node, at, last))
+        self.starts.setdefault((job, task), []).append(TaskStart(task, number, node, at, last))
 
     def _end(self, job, task, at):
         self.ends[job, task] = TaskEnd(TaskState.DONE, at)

@@ -11,7 +11,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost
 from orchestrator.planning.fleet.tasks import Submission, TaskState
-from orchestrator.planning.fleet.use import JobHistory, Start, TaskEnd
+from orchestrator.planning.fleet.use import JobHistory, TaskEnd, TaskStart
 from orchestrator.report.results_table import MAX_COLUMNS, numbers, results_table, values_in
 
 
@@ -19,7 +19,7 @@ def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     """Return the table of a job whose first task is done."""
     submission = Submission("sweep", tuple(parameters), JobSpec("x"), "b", "s", 1.0)
     beat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
-    job = JobHistory(submission, {0: (Start(0, 1, "n", 1.0, beat),)}, {0: TaskEnd(TaskState.DONE, 5.0)})
+    job = JobHistory(submission, {0: (TaskStart(0, 1, "n", 1.0, beat),)}, {0: TaskEnd(TaskState.DONE, 5.0)})
     costs = FleetCost({}, {("sweep", 0): Amount(60, 0.5)}, {})
     return results_table(job, costs, frozenset(), files or {})
 

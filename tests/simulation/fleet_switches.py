@@ -23,12 +23,12 @@ def _claims_what_it_counts(bucket, environ):
     return number
 
 
-def _marks_at_once(environ, begin=task.begin):
+def _marks_at_once(environ, start=task.start_task):
     """Mark the task before it has committed anything."""
-    begun = begin(environ)
-    if not isinstance(begun, int):
-        task._mark(begun.job, begun.number, "done", begun.start)
-    return begun
+    claimed = start(environ)
+    if not isinstance(claimed, int):
+        task._mark(claimed.job, claimed.task, "done", claimed.number)
+    return claimed
 
 
 def _whatever_was_cancelled(submission, ended):
@@ -41,10 +41,10 @@ def _all_of_it(submission, ended):
 
 SWITCHES = {
     "F1 a start claims with a precondition": Switch(
-        ((task, "claim", _claims_what_it_counts),),
+        ((task, "claim_number", _claims_what_it_counts),),
         (f"{TASK}two_starts_at_the_same_moment_have_two_numbers",)),
     "F2 a task is marked after its last commit": Switch(
-        ((task, "begin", _marks_at_once),),
+        ((task, "start_task", _marks_at_once),),
         (f"{FLEET}the_task_of_a_lost_node_goes_on_from_its_checkpoint_and_ends_once",)),
     "F3 a task that has its mark is not run again": Switch(
         ((task, "_mark", lambda *_: None),),

@@ -65,11 +65,11 @@ def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]
     marks. *run* is the agent's own `run`. On a machine that follows, worker 0 claims the task and marks its
     end. Raise AgentError for a wrong environment.
     """
-    begun = begin(environ)
-    if isinstance(begun, int):
-        return begun
-    run(begun.environ)
-    return finish(begun)
+    start = start_task(environ)
+    if isinstance(start, int):
+        return start
+    run(start.environ)
+    return end_task(start)
 
 
 _Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
@@ -77,15 +77,15 @@ _Files = List[List[Tuple[Path, Tuple[int, int, int]]]]
 
 
 @dataclass(frozen=True)
-class Begun:
+class ClaimedStart:
     """
-    A start that may run: the *number* of its task and that of the *start*, which it has claimed.
+    A start that may run: the number of its *task*, and its own *number*, which it has claimed.
 
     *before* are the files to collect that existed before. The open *lock* keeps other tasks off the machine.
     """
 
-    number: str
-    start: int
+    task: str
+    number: int
     follows: bool
     settings: Settings
     environ: Mapping[str, str]
@@ -94,9 +94,9 @@ class Begun:
     lock: IO[str]
 
 
-def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
+def start_task(environ: Mapping[str, str]) -> Union[ClaimedStart, int]:
     """Claim the task and fetch its code; return the exit status instead if it must not run now."""
-    number = environ["TPUCTL_TASK"]
+    task = environ["TPUCTL_TASK"]
     settings = read_settings(dict(environ, TPUCTL_INCARNATION="0"))
     job, own = (bucket_of(environ, environ[key]) for key in ("TPUCTL_JOB_PREFIX", "TPUCTL_PREFIX"))
     part = given(environ)
@@ -106,49 +106,49 @@ def begin(environ: Mapping[str, str]) -> Union[Begun, int]:
     _end_the_others(settings.layout)
     try:
         if part is None:
-            ended = [name.rpartition(".")[2] for name in job.list(f"{ENDS}{number}.")]
+            ended = [name.rpartition(".")[2] for name in job.list(f"{ENDS}{task}.")]
             if ended:
-                say(f"task {number} has ended before: {ended[0]}")
+                say(f"task {task} has ended before: {ended[0]}")
                 return min(_STATUS.get(phase, 0) for phase in ended)
             at = time.time()
-            start = claim(own, environ)
-            part, follows = give_out(environ, settings, start, at), False
+            number = claim_number(own, environ)
+            part, follows = give_out(environ, settings, number, at), False
             # For people: a list of these objects shows what ran when and where, and so what it has cost.
             for node in nodes_of(environ):
-                job.write(f"{STARTS}{number}.{start}.{node}", b"", None)
+                job.write(f"{STARTS}{task}.{number}.{node}", b"", None)
         else:
-            start, follows = part.start, True
-        _prepare(settings.layout, {"task": number, "incarnation": start})
+            number, follows = part.start, True
+        _prepare(settings.layout, {"task": task, "incarnation": number})
         fetch(settings.layout, job, settings.bundle)
     except (AgentError, OSError) as error:
-        say(f"task {number} cannot begin yet: {error}")
+        say(f"task {task} cannot start yet: {error}")
         return AGAIN
     if follows:
         leave_with(Worker0(environ, environ[NODE_FOLDER]), part, settings.poll)
     before = _files(settings, environ)
     own_environ = {"TPUCTL_BUCKET_TIMEOUT_SECONDS": str(BUCKET_TIMEOUT), **environ, **part.variables(environ)}
-    return Begun(number, start, follows, settings, own_environ, job, before, lock)
+    return ClaimedStart(task, number, follows, settings, own_environ, job, before, lock)
 
 
-def finish(begun: Begun) -> int:
+def end_task(start: ClaimedStart) -> int:
     """Mark the task's end from its agent's last report; return the status, AGAIN without an end."""
-    phase = str(read_json(begun.settings.layout.status).get("phase", ""))
-    if begun.follows:
+    phase = str(read_json(start.settings.layout.status).get("phase", ""))
+    if start.follows:
         return _STATUS.get(phase, AGAIN)
     if phase not in _STATUS:
         return AGAIN
     try:
-        now = _files(begun.settings, begun.environ)
-        _collect(begun.job, f"{COLLECTED}{begun.number}.{begun.start}.", now, begun.before)
-        _mark(begun.job, begun.number, phase, begun.start)
+        now = _files(start.settings, start.environ)
+        _collect(start.job, f"{COLLECTED}{start.task}.{start.number}.", now, start.before)
+        _mark(start.job, start.task, phase, start.number)
     except (AgentError, OSError) as error:
-        say(f"task {begun.number} is {phase}, which could not be recorded: {error}")
+        say(f"task {start.task} is {phase}, which could not be recorded: {error}")
         # The next start finds the checkpoints and reports the same.
         return AGAIN
     return _STATUS[phase]
 
 
-def claim(bucket: JobBucket, environ: Mapping[str, str]) -> int:
+def claim_number(bucket: JobBucket, environ: Mapping[str, str]) -> int:
     """Claim the number of the task's next start, which no other start can have; return it."""
     mine = json.dumps(
         {
@@ -271,9 +271,9 @@ def _collect(job: JobBucket, prefix: str, now: _Files, before: _Files) -> None:
             job.write(f"{prefix}{index}", data, None)
 
 
-def _mark(job: JobBucket, number: str, phase: str, start: int) -> None:
-    body: Dict[str, object] = {"phase": phase, "incarnation": start, "at": time.time()}
+def _mark(job: JobBucket, task: str, phase: str, number: int) -> None:
+    body: Dict[str, object] = {"phase": phase, "incarnation": number, "at": time.time()}
     try:
-        job.write(f"{ENDS}{number}.{phase}", json.dumps(body).encode(), 0)
+        job.write(f"{ENDS}{task}.{phase}", json.dumps(body).encode(), 0)
     except PreconditionError:
         return  # Already uploaded by this start, or by one that was fenced only after its last commit.

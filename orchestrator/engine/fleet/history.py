@@ -13,7 +13,7 @@ from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.fleet.job_store import end_marks
 from orchestrator.planning.fleet.tasks import Submission, task_folder
-from orchestrator.planning.fleet.use import JobHistory, Start
+from orchestrator.planning.fleet.use import JobHistory, TaskStart
 
 AT_ONCE = 16
 MAX_STARTS = 200_000
@@ -59,13 +59,13 @@ class FleetHistory:
     def _marks(self, submission: Submission, nodes: Collection[str]) -> JobHistory:
         """Return a job with the starts and ends of its tasks, from two lists of the bucket."""
         prefix, tasks = f"{JOBS}{submission.name}/{STARTS}", len(submission.parameters)
-        found: dict[int, dict[int, Start]] = defaultdict(dict)
+        found: dict[int, dict[int, TaskStart]] = defaultdict(dict)
         for one in self._store.list(prefix, MAX_STARTS):
             name = _START.fullmatch(one.name[len(prefix) :])
             if name is None or int(name[1]) >= tasks or name[3] not in nodes:
                 continue
             task, number = int(name[1]), int(name[2])
-            held = found[task].setdefault(number, Start(task, number, name[3], one.updated))
+            held = found[task].setdefault(number, TaskStart(task, number, name[3], one.updated))
             if held.node != name[3]:
                 found[task][number] = replace(held, beside=(*held.beside, name[3]))
         marks = end_marks(self._store, submission.name)
@@ -76,7 +76,7 @@ class FleetHistory:
         }
         return JobHistory(submission, starts, ends)
 
-    def _heartbeat(self, job: JobHistory, start: Start) -> Heartbeat | None:
+    def _heartbeat(self, job: JobHistory, start: TaskStart) -> Heartbeat | None:
         """Return the last valid heartbeat of a start, or None."""
         key = (job.submission.name, start.task, start.number)
         if key in self._final:

@@ -25,7 +25,7 @@ OVER = frozenset({Phase.ENDED, *AT_REST})
 
 
 @dataclass(frozen=True)
-class Start:
+class TaskStart:
     """
     One start of a task: its *number*, its node, its time by the bucket's clock, its last *heartbeat*.
 
@@ -53,7 +53,7 @@ class JobHistory:
     """A job with all starts of its tasks in order, and the ends of those that have ended."""
 
     submission: Submission
-    starts: Mapping[int, tuple[Start, ...]] = field(default_factory=dict)
+    starts: Mapping[int, tuple[TaskStart, ...]] = field(default_factory=dict)
     ends: Mapping[int, TaskEnd] = field(default_factory=dict)
 
     def restarts(self, task: int) -> int:
@@ -114,11 +114,11 @@ class FleetNodeLane:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """The time of a start: it counts until *saved*, ran until *reported*, and is followed by *then*."""
+class _StartTimes:
+    """The times of a start: its work counts until *saved*, it ran until *reported*, and *then* follows."""
 
     job: str
-    start: Start
+    start: TaskStart
     saved: float
     reported: float
     then: Use = Use.IDLE
@@ -128,13 +128,13 @@ def lanes(
     nodes: Iterable[FleetNodeFacts], jobs: Iterable[JobHistory], now: float
 ) -> tuple[FleetNodeLane, ...]:
     """Return what each node did from its first machine until *now*, without gaps while it had one."""
-    begun: dict[str, list[tuple[JobHistory, Start, Start | None]]] = defaultdict(list)
+    by_node: dict[str, list[tuple[JobHistory, TaskStart, TaskStart | None]]] = defaultdict(list)
     for job in jobs:
         for starts in job.starts.values():
             for start, after in _followed(starts):
                 for node in (start.node, *start.beside):
-                    begun[node].append((job, start, after))
-    return tuple(_lane(node, sorted(begun[node.name], key=lambda one: one[1].at), now) for node in nodes)
+                    by_node[node].append((job, start, after))
+    return tuple(_lane(node, sorted(by_node[node.name], key=lambda one: one[1].at), now) for node in nodes)
 
 
 def _followed(found: Sequence[T]) -> Iterator[tuple[T, T | None]]:
@@ -143,7 +143,7 @@ def _followed(found: Sequence[T]) -> Iterator[tuple[T, T | None]]:
 
 
 def _lane(
-    node: FleetNodeFacts, begun: Sequence[tuple[JobHistory, Start, Start | None]], now: float
+    node: FleetNodeFacts, starts: Sequence[tuple[JobHistory, TaskStart, TaskStart | None]], now: float
 ) -> FleetNodeLane:
     found: list[FleetNodeUseSpan] = []
     spans = sorted(node.spans, key=lambda span: span.since)
@@ -151,34 +151,36 @@ def _lane(
         end = max(span.since, min(now, span.until or now, after.since if after else now))
         # Two clocks are involved, so a start may seem to precede its machine.
         mine = [
-            _run(job, start, later, over=span.until is not None, now=now)
-            for job, start, later in begun
+            _times_of(job, start, later, over=span.until is not None, now=now)
+            for job, start, later in starts
             if span.since <= start.at + 1.0 and (after is None or start.at < after.since)
         ]
         rates = node.rate(span)
-        for part in _within(span, end, mine, node.ready.get(span.name)):
-            hours = (part.until - part.since) / 3600
+        for one in _within(span, end, mine, node.ready.get(span.name)):
+            hours = (one.until - one.since) / 3600
             usd, most, full = (None if price is None else price * hours for price in rates)
-            found.append(replace(part, usd=usd, upper_usd=most, on_demand_usd=full))
+            found.append(replace(one, usd=usd, upper_usd=most, on_demand_usd=full))
     return FleetNodeLane(node.name, tuple(found), any(span.until is None for span in spans))
 
 
-def _run(job: JobHistory, start: Start, after: Start | None, *, over: bool, now: float) -> _Run:
+def _times_of(
+    job: JobHistory, start: TaskStart, after: TaskStart | None, *, over: bool, now: float
+) -> _StartTimes:
     heartbeat, end, name = start.heartbeat, job.ends.get(start.task), job.submission.name
     if after is None and end is not None:
-        return _Run(name, start, end.at, end.at)
+        return _StartTimes(name, start, end.at, end.at)
     reported = max(start.at, heartbeat.updated) if heartbeat else start.at
     stopped = heartbeat is not None and heartbeat.phase in OVER
     quiet = now - reported > (SILENT if heartbeat else FIRST_WORD)
     if after is None and not (over or quiet or stopped):
-        return _Run(name, start, now, now)
+        return _StartTimes(name, start, now, now)
     # Silent but not reported lost: unknown.
     then = Use.LOST if over else Use.IDLE if stopped else Use.UNKNOWN
     lost = after is not None or over
-    return _Run(name, start, _saved(start, reported) if lost else reported, reported, then)
+    return _StartTimes(name, start, _saved(start, reported) if lost else reported, reported, then)
 
 
-def _saved(start: Start, reported: float) -> float:
+def _saved(start: TaskStart, reported: float) -> float:
     """Return until when the work of a start that did not end well is saved in the bucket."""
     heartbeat = start.heartbeat
     if heartbeat is None or heartbeat.step is None or heartbeat.committed_step is None:
@@ -189,30 +191,34 @@ def _saved(start: Start, reported: float) -> float:
     return min(reported, max(start.at, heartbeat.committed_at or start.at))
 
 
-def _within(span: Span, end: float, runs: Sequence[_Run], ready: float | None) -> Iterator[FleetNodeUseSpan]:
+def _within(
+    span: Span, end: float, starts: Sequence[_StartTimes], ready: float | None
+) -> Iterator[FleetNodeUseSpan]:
     """Yield the spans of one machine's lifetime: starting, its tasks, idle, lost."""
-    known = [at for at in (ready, runs[0].start.at if runs else None) if at is not None]
+    known = [at for at in (ready, starts[0].start.at if starts else None) if at is not None]
     if not known:
         # An existing machine is being prepared; for a deleted one without any report it is unknown.
-        yield from _part(span.since, end, Use.STARTING if span.until is None else Use.UNKNOWN)
+        yield from _use_span(span.since, end, Use.STARTING if span.until is None else Use.UNKNOWN)
         return
     at = min(max(span.since, min(known)), end)
-    yield from _part(span.since, at, Use.STARTING)
-    for run, following in _followed(runs):
+    yield from _use_span(span.since, at, Use.STARTING)
+    for one, following in _followed(starts):
         limit = min(end, following.start.at) if following else end
-        since = min(max(at, run.start.at), limit)
-        saved, reported = (min(max(since, one), limit) for one in (run.saved, run.reported))
-        yield from _part(at, since, Use.IDLE)
-        yield from _part(since, saved, Use.TRAINING, run.job, run.start.task)
-        yield from _part(saved, reported, Use.LOST, run.job, run.start.task)
+        since = min(max(at, one.start.at), limit)
+        saved, reported = (min(max(since, at_last), limit) for at_last in (one.saved, one.reported))
+        yield from _use_span(at, since, Use.IDLE)
+        yield from _use_span(since, saved, Use.TRAINING, one.job, one.start.task)
+        yield from _use_span(saved, reported, Use.LOST, one.job, one.start.task)
         at = reported
         # A machine on which another task started later was not lost during this one.
-        if following is None or run.then is Use.UNKNOWN:
-            yield from _part(at, limit, run.then)
+        if following is None or one.then is Use.UNKNOWN:
+            yield from _use_span(at, limit, one.then)
             at = limit
-    yield from _part(at, end, Use.IDLE)
+    yield from _use_span(at, end, Use.IDLE)
 
 
-def _part(since: float, until: float, use: Use, job: str = "", task: int = -1) -> Iterator[FleetNodeUseSpan]:
+def _use_span(
+    since: float, until: float, use: Use, job: str = "", task: int = -1
+) -> Iterator[FleetNodeUseSpan]:
     if until > since:
         yield FleetNodeUseSpan(since, until, use, job, task)
