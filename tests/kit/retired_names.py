@@ -109,6 +109,7 @@ RETIRED = {
     "_NodeScreen": "_FleetNodeScreen; a bare node is the TPU API's",
     "Start": "TaskStart (of a fleet's task)",
     "Begun": "ClaimedStart",
+    "_Run": "_StartTimes (of a fleet's task), _Rehearsal",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

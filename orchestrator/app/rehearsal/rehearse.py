@@ -101,7 +101,7 @@ def rehearse(
     faults = [chance.choice(list(Fault)) for _ in range(plan.count)] if plan.count else list(plan.faults)
     plan.check()
     sandbox = Sandbox(Path(tempfile.mkdtemp(prefix="tpuctl-rehearsal-")), file.parent, reporter, talk=talk)
-    run = _Run(sandbox, settings, faults, plan.at, chance)
+    run = _Rehearsal(sandbox, settings, faults, plan.at, chance)
     leftovers: list[str] = []
     with interruptible():
         try:
@@ -116,7 +116,7 @@ def rehearse(
     return Rehearsed(verdict, leftovers, sandbox.cloud, sandbox.work, keep)
 
 
-class _Run:
+class _Rehearsal:
     """Runs the job undisturbed, then with faults, and judges."""
 
     def __init__(

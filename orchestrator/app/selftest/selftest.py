@@ -15,7 +15,7 @@ from orchestrator.advice.selftest.compare import Difference, Topic, differences
 from orchestrator.advice.selftest.recording import Recording, parse
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.rehearsal.sandbox import interruptible, signals_ignored
-from orchestrator.app.selftest.stages import FOLDER, Run, RunCommand, WantedProofs, take_down
+from orchestrator.app.selftest.stages import FOLDER, RunCommand, SelfTest, WantedProofs, take_down
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.config.load import FILE_NAME
 from orchestrator.engine.records.atomic_files import write_private
@@ -40,7 +40,7 @@ class Prepared:
     *recorded* is the recording to compare it with, if any.
     """
 
-    run: Run
+    test: SelfTest
     limits: Limits
     prices: str
     recorded: Recording | None
@@ -50,7 +50,7 @@ class Prepared:
 class SelfTested:
     """The result of a self-test: *leftovers*, and *differences* to a recording (None without one)."""
 
-    run: Run
+    test: SelfTest
     leftovers: Sequence[str]
     interrupted: bool
     differences: Sequence[Difference] | None
@@ -58,7 +58,7 @@ class SelfTested:
     @property
     def failed(self) -> bool:
         """Return whether a stage failed or anything but a time differs from the recording."""
-        stages = self.run.recording.stages.values()
+        stages = self.test.recording.stages.values()
         different = any(one.topic is not Topic.TIME for one in self.differences or ())
         return different or any(stage["outcome"] not in {"ok", "skipped"} for stage in stages)
 
@@ -66,8 +66,8 @@ class SelfTested:
         """Return the result as in `--json`."""
         differ = self.differences
         found = None if differ is None else [{**asdict(one), "topic": one.topic.value} for one in differ]
-        body = {"name": self.run.name, "cloud": self.run.cloud, "leftovers": list(self.leftovers)}
-        stages = self.run.recording.stages
+        body = {"name": self.test.name, "cloud": self.test.cloud, "leftovers": list(self.leftovers)}
+        stages = self.test.recording.stages
         return {**body, "interrupted": self.interrupted, "stages": stages, "differences": found}
 
 
@@ -94,8 +94,8 @@ def prepare(
     recorded = read_recording(compare) if compare else None
     wanted = as_recorded(wanted, recorded) if recorded else wanted
     _clean_up_before(wanted.cloud, run_command, reporter)
-    run = Run(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
-    price = run.price()
+    test = SelfTest(f"selftest-{secrets.token_hex(3)}", wanted, run_command, reporter)
+    price = test.price()
     # Before anything is created: a budget that cannot be kept is refused instead of watched.
     found = limits(price, wanted.budget, wanted.ttl, tpu=wanted.tpu)
     if found is None:
@@ -105,27 +105,27 @@ def prepare(
             hint="choose another --zone or --type, a greater --budget or --ttl, or --no-tpu",
             changed="nothing was created",
         )
-    return Prepared(run, found, price.date_text, recorded)
+    return Prepared(test, found, price.date_text, recorded)
 
 
 def carry_out(prepared: Prepared, reporter: Reporter) -> SelfTested:
     """Run the stages, delete everything in any case and verify that; compare with the recording."""
-    run, ttl, recorded = prepared.run, prepared.limits.ttl, prepared.recorded
+    test, ttl, recorded = prepared.test, prepared.limits.ttl, prepared.recorded
     interrupted = False
     # Its commands' output goes to stderr, since stdout gets the result of all of them.
-    with run.begun(ttl), redirect_stdout(sys.stderr):
+    with test.prepared(ttl), redirect_stdout(sys.stderr):
         try:
             with interruptible():
-                run.stages(ttl)
+                test.stages(ttl)
         except KeyboardInterrupt:
             interrupted = True
             reporter.say("interrupted; deleting everything first, which takes a few minutes", style="warning")
         finally:
             # A second Ctrl-C here would leave machines that are billed.
             with signals_ignored():
-                leftovers = run.end()
-    differ = None if recorded is None else differences(recorded, run.recording)
-    return SelfTested(run, leftovers, interrupted, differ)
+                leftovers = test.end()
+    differ = None if recorded is None else differences(recorded, test.recording)
+    return SelfTested(test, leftovers, interrupted, differ)
 
 
 def _clean_up_before(cloud: str, run_command: RunCommand, reporter: Reporter) -> None:

@@ -90,7 +90,7 @@ def take_down(folder: Path, cloud: str, run_command: RunCommand) -> int:
     return code
 
 
-class Run:
+class SelfTest:
     """One self-test; *run_command* runs tpuctl's commands."""
 
     def __init__(self, name: str, wanted: WantedProofs, run_command: RunCommand, reporter: Reporter) -> None:
@@ -118,7 +118,7 @@ class Run:
         return Session(Choice(self.file, (), self.cloud), Reporter())
 
     @contextmanager
-    def begun(self, ttl: float) -> Iterator[None]:
+    def prepared(self, ttl: float) -> Iterator[None]:
         """Write the deployment file with its limits; from then on the next self-test would delete it."""
         self._write(ttl)
         self.__dict__.pop("session", None)

@@ -14,23 +14,23 @@ from orchestrator.errors import LeftoverError
 
 def announce(prepared: Prepared) -> None:
     """Print what will be created and the maximum cost."""
-    run, limits = prepared.run, prepared.limits
-    things = f"a VM and a TPU {run.tpu_type} (spot)" if run.tpu else "a VM"
+    test, limits = prepared.test, prepared.limits
+    things = f"a VM and a TPU {test.tpu_type} (spot)" if test.tpu else "a VM"
     cost = f"about {usd_text(limits.usual_usd)}, {at_most_text(limits.upper_usd)}"
-    say(f"This creates a bucket, {things} in {run.zone}, and deletes all of it at the end.", style="bold")
-    say(f"  project  {run.session.project}, deployment {run.name}")
+    say(f"This creates a bucket, {things} in {test.zone}, and deletes all of it at the end.", style="bold")
+    say(f"  project  {test.session.project}, deployment {test.name}")
     say(f"  cost     {cost} ({prepared.prices})")
     say(
         f"  limit    {limits.ttl / 60:.0f} minutes; then the machines end by themselves, even if no watcher runs"
     )
-    if run.cloud == "local":
+    if test.cloud == "local":
         say("  This is the local cloud: nothing of it is billed.")
 
 
 def show_stages(done: SelfTested) -> None:
     """Print a line for each stage."""
     say("")
-    for name, stage in done.run.recording.stages.items():
+    for name, stage in done.test.recording.stages.items():
         text = f"  {stage['outcome']:<8} {name:<12} {stage['duration_s']:>7.1f} s  {stage['proves']}"
         styles = {"ok": "", "failed": "bold red"}
         say(text, style=styles.get(stage["outcome"], "yellow"))
@@ -39,13 +39,13 @@ def show_stages(done: SelfTested) -> None:
 def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:
     """Print all lines of the recording, so that users know what they send; write it after a yes."""
     # With --json, stdout is the document, so the lines go to stderr.
-    lines = json_lines(done.run.recording)
+    lines = json_lines(done.test.recording)
     for line in lines:
         put(line, err=err)
     say(f"These {len(lines)} lines are all that the recording holds: shapes, no values. Nothing was sent.")
     # --yes only stores the file on this computer; nothing is ever sent.
     if yes or approved(f"Keep them in {file}?"):
-        write_recording(done.run.recording, file)
+        write_recording(done.test.recording, file)
         say(f"kept in {file}; docs/selftest.md says where to send it")
     else:
         say("the recording was thrown away")
@@ -63,7 +63,7 @@ def show(done: SelfTested, *, as_json: bool) -> None:
             hint="run `tpuctl selftest` again: it deletes this first",
             changed="everything else is gone",
         )  # fmt: skip
-    say(f"nothing of {done.run.name} is left: no TPU, no VM, no queued resource, no bucket", style="green")
+    say(f"nothing of {done.test.name} is left: no TPU, no VM, no queued resource, no bucket", style="green")
 
 
 def _show_differences(done: SelfTested) -> None:
