@@ -17,6 +17,7 @@ from orchestrator.agent.agent import Agent
 from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
+from orchestrator.agent.context import wire
 from orchestrator.agent.fleet.task import run_task
 from orchestrator.agent.fleet.task_part import follow
 from orchestrator.agent.job_shell import enter_job_folder, shell_argv
@@ -28,7 +29,6 @@ from orchestrator.agent.machine.processes import start_time
 from orchestrator.agent.machine.venv import install_command
 from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.machine_clock import SYSTEM_CLOCK
-from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import layout_of, read_settings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import polled

@@ -20,12 +20,12 @@ from orchestrator.agent.attempt.peers import LAST_LOG_TIMEOUT
 from orchestrator.agent.attempt.rescue import Uncommitted
 from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.bucket_checkpoints import retain
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
 from orchestrator.agent.machine.processes import clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.parts import Parts
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.side_threads import Pause, Repeater, say
 from orchestrator.agent.telemetry.event_files import BucketEvents
@@ -44,15 +44,15 @@ _FINISHED["unclaimed"] = EndingKind.UNCOMMITTED
 class Agent:
     """Keeps the job running on this worker until it is done, given up, or the machine goes away."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._clock = parts.clock
-        self._settings = parts.settings
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._settings = context.settings
         self._threads: List[Repeater] = []
         self._checked_at = self._reached_at = 0.0
-        self._runner = AttemptRunner(parts, attempt_record.load(parts.settings.layout))
-        self._next_attempt = NextAttempt(parts)
-        self._finish = Finish(parts, self._runner)
+        self._runner = AttemptRunner(context, attempt_record.load(context.settings.layout))
+        self._next_attempt = NextAttempt(context)
+        self._finish = Finish(context, self._runner)
 
     def run(self) -> int:
         """Run the agent; return its exit status: 0 if it has finished, 1 if cron must start it again."""
@@ -69,9 +69,9 @@ class Agent:
             # Any exception: the job must not outlive its agent, and cron starts a new one.
             traceback.print_exc()
             clear(self._settings.layout.root, self._runner.record.living_session())
-            self._parts.status.set(message=f"the agent ended by {error!r}")
+            self._context.status.set(message=f"the agent ended by {error!r}")
             with contextlib.suppress(AgentError, OSError):
-                self._parts.heartbeat_writer.report(5.0)
+                self._context.heartbeat_writer.report(5.0)
             return 1
         finally:
             with contextlib.suppress(OSError):
@@ -80,47 +80,47 @@ class Agent:
         return 0
 
     def _begin(self) -> None:
-        parts, layout = self._parts, self._settings.layout
+        context, layout = self._context, self._settings.layout
         obey_signals(
             {
                 signal.SIGTERM: self._noticed,
-                signal.SIGUSR1: lambda: parts.end_requests.end(EndingKind.ASKED, "asked to stop by tpuctl"),
-                signal.SIGINT: lambda: parts.end_requests.end(EndingKind.ASKED, "interrupted"),
+                signal.SIGUSR1: lambda: context.end_requests.end(EndingKind.ASKED, "asked to stop by tpuctl"),
+                signal.SIGINT: lambda: context.end_requests.end(EndingKind.ASKED, "interrupted"),
             }
         )
         # After the signal handlers: a reader of this file may send a signal at once.
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
-        parts.status.time("boot")
+        context.status.time("boot")
         heartbeat = self._repeat(
-            "heartbeat", parts.heartbeat_writer.report, lambda: parts.status.pause(self._clock.now())
+            "heartbeat", context.heartbeat_writer.report, lambda: context.status.pause(self._clock.now())
         )
-        parts.status.urgent = heartbeat.wake.set
-        shipper = parts.shipper
+        context.status.urgent = heartbeat.wake.set
+        shipper = context.shipper
         logs = self._repeat("logs", self._ship, lambda: shipper.pause)
 
         def begun() -> None:
             shipper.hasten()
             logs.wake.set()
 
-        parts.log.begun = begun
-        NoticeWatch(parts.metadata, self._preempted).start()
+        context.log.begun = begun
+        NoticeWatch(context.metadata, self._preempted).start()
 
     def _run_attempts(self) -> Ending:
         """Run attempts until the job has finished. Raise AgentMustEnd or UnsafeError for every other end."""
-        parts = self._parts
+        context = self._context
         living = clear(self._settings.layout.root, self._runner.record.living_session())
         while living:
-            parts.status.warn("clear", f"processes {living} of an earlier job do not die")
-            parts.end_requests.wait(1.0)
+            context.status.warn("clear", f"processes {living} of an earlier job do not die")
+            context.end_requests.wait(1.0)
             living = clear(self._settings.layout.root, None)
-        parts.status.warn("clear", "")
-        check(parts.environ)
+        context.status.warn("clear", "")
+        check(context.environ)
         # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
         self._win_race()
         attempt = self._first_attempt()
-        if parts.save_interval.seconds() is not None:
-            self._repeat("save interval", parts.save_interval.write, HEARTBEATS * self._settings.heartbeat)
+        if context.save_interval.seconds() is not None:
+            self._repeat("save interval", context.save_interval.write, HEARTBEATS * self._settings.heartbeat)
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = self._clock.monotonic()
         self._repeat("gang", self._poll_gang, self._settings.poll)
@@ -128,15 +128,15 @@ class Agent:
             self._repeat(
                 "bucket timeout", self._end_without_bucket, min(1.0, self._settings.bucket_timeout / 4)
             )
-        self._repeat("event files", parts.events.read_new, self._settings.poll)
+        self._repeat("event files", context.events.read_new, self._settings.poll)
         if not self._settings.worker:
-            stored = BucketEvents(self._settings, parts.bucket, parts.events)
+            stored = BucketEvents(self._settings, context.bucket, context.events)
             self._repeat("event files in the bucket", stored.read_new, HEARTBEATS * self._settings.heartbeat)
         listing = self._settings.checkpoints.in_bucket
         usual = self._settings.heartbeat if listing else self._settings.poll
-        self._repeat("commit", self._commit, lambda: parts.committer.pause or usual)
-        self._repeat("caches", parts.keeper.keep, self._settings.heartbeat)
-        uncommitted = Uncommitted(parts, self._finish.rescue, lambda: self._runner.record.trains_since)
+        self._repeat("commit", self._commit, lambda: context.committer.pause or usual)
+        self._repeat("caches", context.keeper.keep, self._settings.heartbeat)
+        uncommitted = Uncommitted(context, self._finish.rescue, lambda: self._runner.record.trains_since)
         self._repeat("uncommitted", uncommitted.observe, HEARTBEATS * self._settings.heartbeat)
         while True:
             over = self._runner.record.over(attempt.attempt, self._settings.bundle)
@@ -146,46 +146,48 @@ class Agent:
                 if ending is not None:
                     return ending
             if outcome.kind in (JobOutcomeKind.FAILED, JobOutcomeKind.EXCUSED):
-                parts.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.message}")
+                context.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.message}")
                 attempt = self._next_attempt.after(attempt, outcome, counted=True)
             else:
-                attempt = parts.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
+                attempt = context.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
 
     def _win_race(self) -> None:
         """Return when this TPU has won its race; if another TPU has won, end as fenced."""
-        parts, settings = self._parts, self._settings
+        context, settings = self._context, self._settings
         if not settings.round:
             return
         self._wait_for_earlier_save()
         began = self._clock.monotonic()
         while True:
             # Before any download: a loser is billed for as long as it runs.
-            winner = parts.patiently("check who has won the race", lambda: winner_of(parts.bucket, settings))
+            winner = context.patiently(
+                "check who has won the race", lambda: winner_of(context.bucket, settings)
+            )
             if winner == settings.incarnation:
-                parts.status.warn("race", "")
+                context.status.warn("race", "")
                 return
             message = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
             if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
-                parts.end_requests.end(EndingKind.FENCED, message)
-            parts.status.warn("race", message)
-            parts.end_requests.wait(settings.poll)
+                context.end_requests.end(EndingKind.FENCED, message)
+            context.status.warn("race", message)
+            context.end_requests.wait(settings.poll)
 
     def _wait_for_earlier_save(self) -> None:
         """Wait for the last save of the preceding TPU, from which the job will resume."""
-        parts, settings, began = self._parts, self._settings, self._clock.monotonic()
+        context, settings, began = self._context, self._settings, self._clock.monotonic()
 
         def earlier_saving() -> Optional[int]:
-            return still_saving(parts.bucket, settings, self._clock.now())
+            return still_saving(context.bucket, settings, self._clock.now())
 
         while self._clock.monotonic() - began < SUCCESSOR_TIMEOUT:
-            earlier = parts.patiently("check whether the TPU before this one saves", earlier_saving)
+            earlier = context.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
-            parts.status.warn("waits", f"TPU #{earlier} is being preempted and still saves")
-            parts.end_requests.wait(min(1.0, settings.poll))
-        parts.status.warn("waits", "")
+            context.status.warn("waits", f"TPU #{earlier} is being preempted and still saves")
+            context.end_requests.wait(min(1.0, settings.poll))
+        context.status.warn("waits", "")
 
     def _first_attempt(self) -> Attempt:
         """
@@ -193,23 +195,23 @@ class Agent:
 
         Raise AgentMustEnd if the job has already ended.
         """
-        parts, record = self._parts, self._runner.record
-        parts.patiently("read the gang", self._check_gang)
+        context, record = self._context, self._runner.record
+        context.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = attempt_record.AttemptRecord()
         # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
-        held = parts.patiently("read the heartbeat", parts.heartbeat_writer.before)
+        held = context.patiently("read the heartbeat", context.heartbeat_writer.before)
         last = max(record.attempt, _count(held.get("attempt")))
         self._runner.record = replace(record, attempts=max(record.attempts, _count(held.get("attempts"))))
-        latest = parts.patiently("read the gang", parts.attempts.latest)
+        latest = context.patiently("read the gang", context.attempts.latest)
         if latest is None:
-            newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
+            newest, message = context.patiently("look for checkpoints", context.checkpoint_to_resume)
             if newest is None:
                 self._finish.ended_earlier()
             first = next_attempt(
                 None, newest, message or "no checkpoint yet", self._settings.worker, counted=False
             )
-            return parts.patiently("create the first attempt", lambda: parts.attempts.create(first))
+            return context.patiently("create the first attempt", lambda: context.attempts.create(first))
         # Another worker created it, and this worker has not run it yet.
         if latest.attempt > last:
             return latest
@@ -219,9 +221,9 @@ class Agent:
             raise AgentMustEnd(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
-        parts.committer.begin(latest.attempt, latest.resume_step)
+        context.committer.begin(latest.attempt, latest.resume_step)
         # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
-        last_commit(parts)
+        last_commit(context)
         killed = record.killed_on_this_boot()
         message = "the agent was killed" if killed else "the agent restarted"
         return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
@@ -229,8 +231,8 @@ class Agent:
     def _report_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
-        newest = self._parts.patiently("look for checkpoints", self._parts.checkpoints.newest)
-        self._parts.status.set(
+        newest = self._context.patiently("look for checkpoints", self._context.checkpoints.newest)
+        self._context.status.set(
             attempt=attempt.attempt,
             resumed_from=attempt.resume_step,
             attempts=self._runner.record.attempts,
@@ -238,36 +240,36 @@ class Agent:
         )
 
     def _later_attempt(self, attempt: Attempt) -> Attempt:
-        latest = self._parts.attempts.latest(10.0)
+        latest = self._context.attempts.latest(10.0)
         if latest is None or latest.attempt <= attempt.attempt:
             raise AgentError(f"attempt {attempt.attempt + 1} was seen, and is not there now")
         return latest
 
     def _check_gang(self) -> None:
         """End the agent if a newer incarnation exists or the gang gave up. Raise AgentMustEnd."""
-        newer = self._parts.attempts.newer_incarnation(10.0)
+        newer = self._context.attempts.newer_incarnation(10.0)
         if newer is not None:
-            self._parts.end_requests.end(
+            self._context.end_requests.end(
                 EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed any more"
             )
-        verdict = self._parts.attempts.verdict(10.0)
+        verdict = self._context.attempts.verdict(10.0)
         if verdict is not None:
-            self._parts.end_requests.end(EndingKind.GAVE_UP, verdict)
-        self._parts.end_requests.check()
+            self._context.end_requests.end(EndingKind.GAVE_UP, verdict)
+        self._context.end_requests.check()
 
     def _end_without_bucket(self) -> None:
         """End a job without an answer of the bucket for the time of its timeout: another machine may have it."""
         silent = self._clock.monotonic() - self._reached_at
         if self._settings.bucket_timeout is not None and silent >= self._settings.bucket_timeout:
             message = f"the bucket was out of reach for {silent:.0f} s, so another machine may run the task"
-            self._parts.end_requests.end(EndingKind.CUT_OFF, message)
+            self._context.end_requests.end(EndingKind.CUT_OFF, message)
 
     def _poll_gang(self) -> None:
         asked = self._clock.monotonic()
-        attempt = int(self._parts.status.get("attempt"))
+        attempt = int(self._context.status.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
-        if attempt and self._parts.attempts.overtaken(attempt, 10.0):
-            self._parts.end_requests.saw_attempt(attempt + 1)
+        if attempt and self._context.attempts.overtaken(attempt, 10.0):
+            self._context.end_requests.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
         if self._clock.monotonic() - self._checked_at >= self._settings.heartbeat:
             with contextlib.suppress(AgentMustEnd):
@@ -278,50 +280,50 @@ class Agent:
             self._reached_at = asked
 
     def _commit(self) -> None:
-        parts = self._parts
+        context = self._context
         try:
-            if parts.committer.commit() and self._settings.worker == 0:
-                retain(self._settings, parts.bucket, parts.checkpoints, parts.attempts)
+            if context.committer.commit() and self._settings.worker == 0:
+                retain(self._settings, context.bucket, context.checkpoints, context.attempts)
         except FencedError as error:
             say(str(error))
 
     def _ship(self) -> None:
-        self._parts.shipper.ship_new()
-        if self._parts.log.message:
-            raise OSError(self._parts.log.message)
+        self._context.shipper.ship_new()
+        if self._context.log.message:
+            raise OSError(self._context.log.message)
 
     def _noticed(self) -> None:
-        self._parts.status.set(notice=True)
-        self._parts.end_requests.end(EndingKind.NOTICE, "the machine is being taken away")
+        self._context.status.set(notice=True)
+        self._context.end_requests.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
         # A signal alone may mean a reboot, after which this machine continues; a preempted one does not.
-        self._parts.status.set(preempted=True)
+        self._context.status.set(preempted=True)
         self._noticed()
 
     def _repeat(self, name: str, step: Callable[[], None], seconds: Pause) -> Repeater:
-        thread = Repeater(name, step, seconds, self._parts.status.warn)
+        thread = Repeater(name, step, seconds, self._context.status.warn)
         self._threads.append(thread)
         thread.start()
         return thread
 
     def _leave(self, ending: Ending) -> None:
         """Write the last report to disk, log and heartbeat; then stop cron, if this ending requires it."""
-        parts, layout = self._parts, self._settings.layout
+        context, layout = self._context, self._settings.layout
         with contextlib.suppress(OSError):
             # First, so that an agent killed in the lines below does not count as crashed.
             attempt_record.save(layout, self._runner.record, ended=ending.kind.value)
-        if ending.kind is EndingKind.NOTICE and not parts.status.get("preempted"):
-            parts.status.set(preempted=is_preempted(parts.metadata))
+        if ending.kind is EndingKind.NOTICE and not context.status.get("preempted"):
+            context.status.set(preempted=is_preempted(context.metadata))
         self._finish.before(ending)
-        parts.log.say(f"{ending.kind.in_log}: {ending.message}")
+        context.log.say(f"{ending.kind.in_log}: {ending.message}")
         for thread in self._threads:
             # From here on no other thread may change the report.
             thread.end()
         # Before the report: once the controller sees the phase it may delete the machine and its log.
         with contextlib.suppress(AgentError, OSError):
-            parts.shipper.ship(LAST_LOG_TIMEOUT)
-        parts.status.set(phase=ending.kind.phase, message=ending.message)
+            context.shipper.ship(LAST_LOG_TIMEOUT)
+        context.status.set(phase=ending.kind.phase, message=ending.message)
         reported = self._report_last()
         # If a done or failed job could not be reported, cron must start the agent again, which repeats the
         # report: otherwise the machine stays billed.
@@ -334,7 +336,7 @@ class Agent:
     def _report_last(self) -> bool:
         for _try in range(4):
             try:
-                self._parts.heartbeat_writer.report(15.0)
+                self._context.heartbeat_writer.report(15.0)
             except (AgentError, OSError) as error:
                 say(f"last report: {error}")
             else:

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
-from orchestrator.agent.parts import Parts, wire
+from orchestrator.agent.context import AgentContext, wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.clock import Clock, SystemClock, VirtualClock
 from orchestrator.emulator.http.router import Request, Response, Router
@@ -266,8 +266,8 @@ class Machine:
         path = self.root / "agent.log"
         return path.read_text() if path.exists() else ""
 
-    def parts(self, clock: Clock | None = None) -> Parts:
-        """Return the parts of an agent in this process, by default in time that only its waits let pass."""
+    def context(self, clock: Clock | None = None) -> AgentContext:
+        """Return the context of an agent in this process, by default in time that only its waits let pass."""
         return wire(read_settings(self.env), self.env, clock or VirtualClock())
 
     def until(self, wanted: Callable[[], object], what: str) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.agent.agreement.saves import WAIT_FACTOR, SaveAgreement
 from orchestrator.agent.checkpoints.local_checkpoints import CLOCK_TICKS, lost_files
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.object_names import GANG
 from orchestrator.contract.machine_errors import DamagedError, FencedError
@@ -71,19 +71,19 @@ def test_workers_commit_the_same_steps_though_uploads_last_longer_than_saves_are
 def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: AgentLab) -> None:
     """It is linked before, so a job that keeps few saves gets them into the bucket all the same."""
     machine = lab.machine()
-    parts = machine.parts()
-    folder = parts.local.folder / "step-10"
+    context = machine.context()
+    folder = context.local.folder / "step-10"
     folder.mkdir(parents=True)
     (folder / "weights").write_bytes(b"w" * 5000)
     (folder / "COMPLETE").write_text("")
-    parts.committer.begin(1, None)
+    context.committer.begin(1, None)
 
     def delete(request: Request) -> None:
         if request.query.get("name", "").endswith("/weights"):
             shutil.rmtree(folder, ignore_errors=True)
 
     lab.fault = delete
-    assert parts.committer.commit()
+    assert context.committer.commit()
     assert lab.read("checkpoints/00000010/g1/w0/weights") == b"w" * 5000
     assert lab.json("checkpoints/00000010/g1/w0.manifest.json")["step"] == 10
     assert not (machine.root / "copy").exists()
@@ -92,24 +92,24 @@ def test_a_save_that_the_job_deletes_while_it_is_uploaded_is_committed(lab: Agen
 def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab: AgentLab) -> None:
     """TensorFlow's index names its shards; of `model_10.npz` and `optimizer_10.npz` one may be gone already."""
     machine = lab.machine(CHECKPOINT_FORMAT="tf")
-    parts = machine.parts()
+    context = machine.context()
     for name, data in tf(10):
-        (parts.local.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (parts.local.folder / name).write_bytes(data)
-    parts.committer.begin(1, None)
+        (context.local.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (context.local.folder / name).write_bytes(data)
+    context.committer.begin(1, None)
 
     def delete(request: Request) -> None:
         if "/ckpt-10" in request.query.get("name", ""):
-            for path in parts.local.folder.glob("ckpt-10*"):
+            for path in context.local.folder.glob("ckpt-10*"):
                 path.unlink()
 
     lab.fault = delete
-    assert parts.committer.commit()
+    assert context.committer.commit()
     names = [one["name"] for one in lab.json("checkpoints/00000010/g1/w0.manifest.json")["files"]]
     assert len(names) == 2
 
     other = lab.machine("m1", CHECKPOINT_FORMAT="auto")
-    local = other.parts().local
+    local = other.context().local
     for step in (10, 20):
         for name in ("model", "optimizer"):
             (local.folder / f"{name}_{step}.npz").parent.mkdir(parents=True, exist_ok=True)
@@ -122,8 +122,8 @@ def test_a_set_of_files_is_linked_if_its_format_proves_that_none_is_missing(lab:
 def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab) -> None:
     """Its marker may be the last file to go; what is left of it then is no whole save."""
     machine = lab.machine()
-    parts = machine.parts()
-    folder = parts.local.folder / "step-10"
+    context = machine.context()
+    folder = context.local.folder / "step-10"
     (folder / "part").mkdir(parents=True)
     (folder / "part" / "weights").write_bytes(b"w" * 5000)
     (folder / "COMPLETE").write_text("")
@@ -131,7 +131,7 @@ def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab
     time.sleep(2 * CLOCK_TICKS)  # the kernel stamps files and folders; no call sets those times
     (folder / "part" / "weights").unlink()
     assert lost_files(folder)
-    parts.committer.begin(1, None)
+    context.committer.begin(1, None)
 
     def delete(request: Request) -> None:
         if request.query.get("name", "").endswith("/COMPLETE"):
@@ -139,35 +139,35 @@ def test_a_save_that_the_job_was_deleting_already_is_not_committed(lab: AgentLab
 
     lab.fault = delete
     with pytest.raises(DamagedError):
-        parts.committer.commit()
+        context.committer.commit()
     assert lab.manifests() == []
 
 
-def pair(lab: AgentLab) -> tuple[Parts, Parts]:
-    """Return the parts of both workers of a slice, whose jobs have just been started."""
+def pair(lab: AgentLab) -> tuple[AgentContext, AgentContext]:
+    """Return the contexts of both workers of a slice, whose jobs have just been started."""
     both = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
-        both.append(machine.parts())
+        both.append(machine.context())
         both[-1].local.folder.mkdir(parents=True, exist_ok=True)
         both[-1].committer.begin(1, None, starting=True)
         both[-1].local.forget()
     return both[0], both[1]
 
 
-def save(step: int, *workers: Parts) -> None:
+def save(step: int, *workers: AgentContext) -> None:
     """Write a save of *step* on each of the workers' disks."""
-    for parts in workers:
-        (parts.local.folder / f"step-{step}").mkdir()
-        (parts.local.folder / f"step-{step}" / "shard").write_text(str(step))
-        (parts.local.folder / f"step-{step}" / "COMPLETE").write_text("")
+    for context in workers:
+        (context.local.folder / f"step-{step}").mkdir()
+        (context.local.folder / f"step-{step}" / "shard").write_text(str(step))
+        (context.local.folder / f"step-{step}" / "COMPLETE").write_text("")
 
 
-def committed(parts: Parts) -> list[int]:
+def committed(context: AgentContext) -> list[int]:
     """Return what one more look commits, newest first in the order of the report."""
-    before = parts.status.get("committed_steps")
-    parts.committer.commit()
-    return [step for step in parts.status.get("committed_steps") if step not in before]
+    before = context.status.get("committed_steps")
+    context.committer.commit()
+    return [step for step in context.status.get("committed_steps") if step not in before]
 
 
 def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: AgentLab) -> None:
@@ -192,9 +192,9 @@ class Gang:
 
     def __init__(self, lab: AgentLab) -> None:
         self.clock = VirtualClock()
-        parts = pair(lab)
-        self.poll = parts[0].settings.poll
-        self.workers = [SaveAgreement(one.settings, one.bucket, self.clock) for one in parts]
+        contexts = pair(lab)
+        self.poll = contexts[0].settings.poll
+        self.workers = [SaveAgreement(one.settings, one.bucket, self.clock) for one in contexts]
         for one in self.workers:
             one.begin(1)
 
@@ -282,8 +282,8 @@ def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(
     for step in (10, 20, 30):
         save(step, zero, one)
     save(40, zero)
-    for parts in (zero, one):
-        parts.local.rest()
+    for context in (zero, one):
+        context.local.rest()
     lab.writes.clear()
     assert (committed(zero), committed(one)) == ([40, 30], [30, 20])
     order = [name for name in lab.writes if "w0.manifest" in name]
@@ -307,41 +307,41 @@ def test_an_agent_of_an_earlier_version_as_worker_0_names_nothing_and_delays_no_
 def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied(lab: AgentLab) -> None:
     """The job may be writing the file while its step is read from it: then only the copy has one."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto")
-    parts = machine.parts()
-    path = parts.local.folder / "ckpt.npz"
+    context = machine.context()
+    path = context.local.folder / "ckpt.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(npz(None))
-    parts.committer.begin(1, None)
+    context.committer.begin(1, None)
 
     def save(_request: Request) -> None:
         path.write_bytes(npz(10))
 
     lab.fault = save
-    assert parts.committer.commit()
+    assert context.committer.commit()
     manifest = lab.json("checkpoints/00000010/g1/w0.manifest.json")
-    assert (manifest["step"], parts.committer.proven) == (10, 10)
-    assert parts.status.get("committed_step") == 10
-    assert not parts.status.get("committed_counted")
+    assert (manifest["step"], context.committer.proven) == (10, 10)
+    assert context.status.get("committed_step") == 10
+    assert not context.status.get("committed_counted")
 
 
 def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: AgentLab) -> None:
     """The file is replaced while the agreement is read: the other workers have no part of the later step."""
     machine = lab.machine(CHECKPOINT_FORMAT="auto", WORKERS="2", WORKER_ID="1")
-    parts = machine.parts()
-    path = parts.local.folder / "ckpt.npz"
+    context = machine.context()
+    path = context.local.folder / "ckpt.npz"
     path.parent.mkdir(parents=True, exist_ok=True)
-    parts.committer.begin(1, None)
+    context.committer.begin(1, None)
     path.write_bytes(npz(10))
     lab.put(f"{GANG}1/save-000001.json", b'{"from": 10}')
-    parts.local.forget()
+    context.local.forget()
 
     def save(request: Request) -> None:
         if "save-000001" in request.path:
             path.write_bytes(npz(20))
 
     lab.fault = save
-    assert not parts.committer.commit(), "it may still be written"
-    parts.clock.wait(parts.settings.poll)
+    assert not context.committer.commit(), "it may still be written"
+    context.clock.wait(context.settings.poll)
     with pytest.raises(DamagedError, match="replaced before its copy"):
-        parts.committer.commit()
+        context.committer.commit()
     assert lab.manifests() == []

@@ -15,7 +15,7 @@ from orchestrator.agent.caches.cache_manifest import RETAINED, CacheManifest, Pi
 from orchestrator.agent.caches.pieces import files_below, pack
 from orchestrator.agent.caches.places import Cache
 from orchestrator.agent.caches.warm_start import largest_first
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
@@ -159,9 +159,9 @@ LIES: dict[str, Callable[[CacheManifest], CacheManifest]] = {
 }
 
 
-def parts_of(lab: AgentLab, name: str, *, moves: bool) -> Parts:
-    """Return the parts of an agent whose machine has folders in places of its own, as on a local cloud."""
-    found = lab.machine(name).parts()
+def context_of(lab: AgentLab, name: str, *, moves: bool) -> AgentContext:
+    """Return the context of an agent whose machine has folders in places of its own, as on a local cloud."""
+    found = lab.machine(name).context()
     found.settings.layout.make()
     found.caches.moves = moves
     return found
@@ -177,7 +177,7 @@ def test_packing_that_a_notice_interrupts_is_no_warning(
     lab: AgentLab, monkeypatch: pytest.MonkeyPatch, notice: bool
 ) -> None:
     """Nobody can do anything about it, and the report says already that the machine is being taken away."""
-    machine, folder = parts_of(lab, "m", moves=False), lab.folder / "venvs"
+    machine, folder = context_of(lab, "m", moves=False), lab.folder / "venvs"
     folder.mkdir()
     (folder / "a").write_text("a")
     machine.caches.wanted = [own_cache(folder)]
@@ -194,7 +194,7 @@ def test_packing_that_a_notice_interrupts_is_no_warning(
 @pytest.mark.parametrize("lie", LIES)
 def test_a_cache_that_does_not_fit_or_is_altered_is_not_restored(lab: AgentLab, lie: str) -> None:
     """Nothing of it is on the disk, the reason is said, and what this machine makes takes its place."""
-    one, two = (parts_of(lab, name, moves=False) for name in ("one", "two"))
+    one, two = (context_of(lab, name, moves=False) for name in ("one", "two"))
     folder = lab.folder / "venvs"
     folder.mkdir()
     (folder / "a").write_text("a" * 100)
@@ -251,7 +251,7 @@ def test_on_a_local_cloud_paths_are_changed_and_a_program_that_holds_one_is_not_
     lab: AgentLab, program: bool
 ) -> None:
     """There each machine has a root of its own; a real one has the same everywhere, or the packages are left."""
-    one, two, real = (parts_of(lab, name, moves=name != "real") for name in ("one", "two", "real"))
+    one, two, real = (context_of(lab, name, moves=name != "real") for name in ("one", "two", "real"))
     folder = one.settings.layout.root / "venvs"
     folder.mkdir()
     (folder / "pip").write_text(f"#!{folder}/bin/python\n")
@@ -272,10 +272,10 @@ def test_a_cache_that_is_too_large_is_not_stored_and_the_report_says_it(
 ) -> None:
     """The text names what there is and what may be; nothing is sent."""
     monkeypatch.setattr(keeper, "MAX_BYTES", 10)
-    parts = parts_of(lab, "one", moves=False)
-    (parts.settings.layout.root / "hub").mkdir()
-    (parts.settings.layout.root / "hub/a").write_bytes(b"x" * 11)
-    text = parts.keeper.store(own_cache(parts.settings.layout.root / "hub"))
+    context = context_of(lab, "one", moves=False)
+    (context.settings.layout.root / "hub").mkdir()
+    (context.settings.layout.root / "hub/a").write_bytes(b"x" * 11)
+    text = context.keeper.store(own_cache(context.settings.layout.root / "hub"))
     assert text == "0.0 GB in 1 files; at most 0 GB in 500,000 are kept"
     assert lab.names("caches/") == []
 

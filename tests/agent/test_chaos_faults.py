@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.agreement.attempts import Attempt
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.emulator.http.router import Request, Response
@@ -94,26 +94,26 @@ def disk_of(chaos: ChaosLab) -> Iterator[Disk]:
             subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
-def parts_of(chaos: ChaosLab, clock: Clock | None = None) -> Parts:
-    """Return the parts of a new machine's agent, in this process."""
-    parts = chaos.slice(2)[0].parts(clock)
-    parts.settings.layout.make()
-    return parts
+def context_of(chaos: ChaosLab, clock: Clock | None = None) -> AgentContext:
+    """Return the context of a new machine's agent, in this process."""
+    context = chaos.slice(2)[0].context(clock)
+    context.settings.layout.make()
+    return context
 
 
 @pytest.mark.parametrize("status", [503, 429])
 def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, status: int) -> None:
     """Real requests on a virtual clock: they go on, neither in a rush nor with long sleeps, and then succeed."""
     clock = Waits()
-    parts = parts_of(chaos, clock)
+    context = context_of(chaos, clock)
     reported: dict[float, str] = {}
 
     def away(_request: Request) -> Response | None:
-        reported[clock.monotonic()] = parts.status.body()["message"]
+        reported[clock.monotonic()] = context.status.body()["message"]
         return Response(status, b"away") if clock.monotonic() < OUTAGE else None
 
     chaos.lab.fault = away
-    newest = parts.patiently("look for checkpoints", parts.checkpoints.newest)
+    newest = context.patiently("look for checkpoints", context.checkpoints.newest)
 
     assert newest is not None
     assert newest.step == 20
@@ -121,7 +121,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, st
     assert clock.longest <= 16
     assert 40 < len(reported) < 400
     assert all(f": {status} away" in text for at, text in reported.items() if 61 < at < OUTAGE)
-    assert parts.status.body()["message"] == ""
+    assert context.status.body()["message"] == ""
 
 
 @pytest.mark.parametrize("moment", [f"{STORED_20}/part/weights.bin", f"{BEGUN_30}/part/weights.bin"])
@@ -187,17 +187,17 @@ def cuts(step: int) -> Iterator[dict[str, bytes]]:
 
 def test_a_save_that_was_cut_anywhere_is_put_aside_and_never_sent(chaos: ChaosLab) -> None:
     """The disk of a killed machine: the unfinished step is quarantined, and a note names it."""
-    parts = parts_of(chaos)
-    folder = Path(parts.local.folder)
+    context = context_of(chaos)
+    folder = Path(context.local.folder)
     for cut in cuts(30):
         for name, data in cut.items():
             path = folder / "step-000030" / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
-        parts.committer.begin(1, 20)
-        assert parts.committer.commit() is False
-        notes = " ".join(parts.restorer.restore(FROM_20).notes)
-        assert {one.step for one in parts.local.checkpoints()} == {20}
+        context.committer.begin(1, 20)
+        assert context.committer.commit() is False
+        notes = " ".join(context.restorer.restore(FROM_20).notes)
+        assert {one.step for one in context.local.checkpoints()} == {20}
         assert not cut or ("step-000030 is unfinished (no COMPLETE in it)" in notes and "quarantine" in notes)
     assert chaos.lab.names(BEGUN_30) == []
     assert chaos.watch.wrong == []
@@ -206,15 +206,15 @@ def test_a_save_that_was_cut_anywhere_is_put_aside_and_never_sent(chaos: ChaosLa
 @pytest.mark.parametrize("name", [*files(20, STATES[20])][:-1])
 def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name: str) -> None:
     """The restore refuses it, and then the checkpoint before is the newest."""
-    parts, data = parts_of(chaos), files(20, STATES[20])[name]
+    context, data = context_of(chaos), files(20, STATES[20])[name]
     manifest = chaos.lab.read(STORED_20 + MANIFEST)
     for length in (0, 1, len(data) // 2, len(data) - 1):
         chaos.lab.put(f"{STORED_20}/{name}", data[:length])
         with pytest.raises(DamagedError, match=name):
-            parts.restorer.restore(FROM_20)
-        assert not (Path(parts.local.folder) / "step-000020").exists()
-        parts.restorer.discard(FROM_20)
-        newest = parts.checkpoints.newest()
+            context.restorer.restore(FROM_20)
+        assert not (Path(context.local.folder) / "step-000020").exists()
+        context.restorer.discard(FROM_20)
+        newest = context.checkpoints.newest()
         assert newest is not None
         assert newest.step == 10
         chaos.lab.put(STORED_20 + MANIFEST, manifest)
@@ -222,9 +222,9 @@ def test_a_stored_file_that_was_cut_anywhere_is_found_out(chaos: ChaosLab, name:
 
 def test_a_manifest_that_was_cut_anywhere_is_no_manifest(chaos: ChaosLab) -> None:
     """Half a manifest never makes a checkpoint."""
-    parts, whole = parts_of(chaos), chaos.lab.read(STORED_20 + MANIFEST)
+    context, whole = context_of(chaos), chaos.lab.read(STORED_20 + MANIFEST)
     for length in range(0, len(whole), 25):
         chaos.lab.put(STORED_20 + MANIFEST, whole[:length])
-        newest = parts.checkpoints.newest()
+        newest = context.checkpoints.newest()
         assert newest is not None
         assert newest.step == 10, length

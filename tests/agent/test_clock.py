@@ -13,9 +13,9 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.caches import keeper
 from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
 from orchestrator.agent.fleet.task_part import SHARE, SILENT, TaskPart, Worker0
-from orchestrator.agent.parts import Parts
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.clock import VirtualClock
@@ -34,27 +34,27 @@ def clock() -> VirtualClock:
     return VirtualClock()
 
 
-def agent_on(lab: AgentLab, clock: VirtualClock, **changes: object) -> Parts:
-    """Return the parts of an agent in that time."""
-    parts = lab.machine(**changes).parts(clock)  # type: ignore[arg-type]
-    parts.settings.layout.make()
-    return parts
+def agent_on(lab: AgentLab, clock: VirtualClock, **changes: object) -> AgentContext:
+    """Return the context of an agent in that time."""
+    context = lab.machine(**changes).context(clock)  # type: ignore[arg-type]
+    context.settings.layout.make()
+    return context
 
 
 def test_a_job_without_news_stalls_and_each_line_and_each_commit_is_news(
     lab: AgentLab, clock: VirtualClock
 ) -> None:
     """An evaluation prints no steps for long, and a large save is uploaded in silence."""
-    parts = agent_on(lab, clock, STALL_SECONDS=60)
-    runner = AttemptRunner(parts, AttemptRecord())
+    context = agent_on(lab, clock, STALL_SECONDS=60)
+    runner = AttemptRunner(context, AttemptRecord())
     clock.advance(60.0)
     assert not runner._stalled()
-    parts.log.write(b"line\n")
+    context.log.write(b"line\n")
     clock.advance(60.0)
     assert not runner._stalled()
     clock.advance(1.0)
     assert runner._stalled()
-    parts.status.set(committed_at=clock.now())
+    context.status.set(committed_at=clock.now())
     clock.advance(59.0)
     assert not runner._stalled()
     clock.advance(1.0)
@@ -65,18 +65,18 @@ def test_an_agent_without_an_answer_of_the_bucket_ends_with_its_lease(
     lab: AgentLab, clock: VirtualClock
 ) -> None:
     """Counted from the last question that was answered; an answer that came begins a lease of its own."""
-    parts = agent_on(lab, clock, BUCKET_TIMEOUT_SECONDS=60)
-    agent = Agent(parts)
-    parts.status.set(attempt=1)
+    context = agent_on(lab, clock, BUCKET_TIMEOUT_SECONDS=60)
+    agent = Agent(context)
+    context.status.set(attempt=1)
     for _ in range(3):
         agent._poll_gang()
         clock.advance(59.0)
         agent._end_without_bucket()
-    assert not parts.end_requests.ended()
+    assert not context.end_requests.ended()
     clock.advance(1.0)
     agent._end_without_bucket()
     with pytest.raises(AgentMustEnd) as ended:
-        parts.end_requests.check()
+        context.end_requests.check()
     assert ended.value.ending.kind is EndingKind.CUT_OFF
 
 
@@ -87,19 +87,19 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
     """A bucket that is back in half of the time gets the files; one that stays away is given up."""
     # Else chance makes the last pause of some runs longer than the other half.
     monkeypatch.setattr(transport, "_dice", random.Random(6))
-    parts = agent_on(lab, clock)
-    parts.local.folder.mkdir(parents=True, exist_ok=True)
-    (parts.local.folder / "latest.npz").write_bytes(b"latest")
+    context = agent_on(lab, clock)
+    context.local.folder.mkdir(parents=True, exist_ok=True)
+    (context.local.folder / "latest.npz").write_bytes(b"latest")
     began = clock.monotonic()
 
     def away(_request: Request) -> Response | None:
         return Response(503, b"away") if clock.monotonic() - began < back else None
 
     lab.fault = away
-    Rescue(parts).in_time(RescueMoment.NOTICE, 1, None, 0.0, SECONDS)
+    Rescue(context).in_time(RescueMoment.NOTICE, 1, None, 0.0, SECONDS)
     lab.fault = lambda _request: None
-    assert (parts.status.get("uncommitted_files") == 1) is saved
-    assert ("not everything is in the bucket" in parts.status.body()["message"]) is not saved
+    assert (context.status.get("uncommitted_files") == 1) is saved
+    assert ("not everything is in the bucket" in context.status.body()["message"]) is not saved
     took = clock.monotonic() - began
     # A call under way is not cut: the agent leaves without it.
     assert back < took < SECONDS if saved else took < SECONDS + storage.TIMEOUT
@@ -107,7 +107,7 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
 
 def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
     """Of a gang that is about to give up: a machine that is dead, not the code, may be the cause."""
-    parts = agent_on(lab, clock, WORKERS=3)
+    context = agent_on(lab, clock, WORKERS=3)
     beats = 0
 
     def beat(request: Request) -> None:
@@ -117,8 +117,8 @@ def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: Virtua
             lab.put(heartbeat_name(1, 1), str(beats).encode())
 
     lab.fault = beat
-    assert silent_peer(parts, 1) == 2
-    assert clock.monotonic() == pytest.approx(SILENCE * parts.settings.heartbeat, abs=parts.settings.poll)
+    assert silent_peer(context, 1) == 2
+    assert clock.monotonic() == pytest.approx(SILENCE * context.settings.heartbeat, abs=context.settings.poll)
 
 
 def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
@@ -142,11 +142,11 @@ def test_caches_are_stored_a_minute_after_a_start_without_steps_and_then_rarely(
     """Packing takes a processor from the job, which loads its data in its first seconds."""
     looks: list[float] = []
     monkeypatch.setattr(keeper, "_yield_to_the_job", lambda: looks.append(clock.monotonic()))
-    parts = agent_on(lab, clock, HEARTBEAT_SECONDS=30)
-    parts.status.set(phase="run")
-    parts.status.time("spawned")
+    context = agent_on(lab, clock, HEARTBEAT_SECONDS=30)
+    context.status.set(phase="run")
+    context.status.time("spawned")
     for _ in range(200):
-        parts.keeper.keep()
+        context.keeper.keep()
         clock.advance(1.0)
-    every = HEARTBEATS * parts.settings.heartbeat
+    every = HEARTBEATS * context.settings.heartbeat
     assert looks == [AFTER_START, AFTER_START + every, AFTER_START + 2 * every]

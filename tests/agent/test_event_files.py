@@ -161,22 +161,22 @@ def test_files_in_the_bucket_are_read_as_they_grow(tmp_path: Path) -> None:
     """TensorFlow writes to gs:// by replacing the object by a longer one; only what is new is asked for."""
     with running_lab(tmp_path) as lab:
         machine = lab.machine("m1", CHECKPOINT_DIR=f"gs://{BUCKET}/checkpoints")
-        parts = machine.parts()
-        parts.events.begin(1000.5)
-        stored = BucketEvents(parts.settings, parts.bucket, parts.events)
+        context = machine.context()
+        context.events.begin(1000.5)
+        stored = BucketEvents(context.settings, context.bucket, context.events)
         old, new = (f"{PATTERN}{time}.host.1.0.v2" for time in (900, 1000))
         lab.put(f"tensorboard/train/{old}", event(90, "loss", 9.0))
         lab.put(f"checkpoints/run/validation/{new}", event(91, "loss", 8.0))
         first = event(3, "loss", 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0)[:20])
         stored.read_new()
-        assert parts.events.newest == ProgressReader(3, 2.5)
+        assert context.events.newest == ProgressReader(3, 2.5)
         lab.put(f"tensorboard/train/{new}", first + event(4, "loss", 2.0))
         stored.read_new()
         stored.read_new()
-        assert parts.events.newest == ProgressReader(4, 2.0)
+        assert context.events.newest == ProgressReader(4, 2.0)
         lab.put(f"checkpoints/run/train/{new}", event(5, "epoch_loss", 1.5))
         stored.read_new()
-        assert parts.events.newest == ProgressReader(5, 1.5)
-        assert parts.bucket.read_from(f"tensorboard/train/{new}", 10**6, 10) == b""
-        assert parts.bucket.read_from("tensorboard/none", 0, 10) == b""
+        assert context.events.newest == ProgressReader(5, 1.5)
+        assert context.bucket.read_from(f"tensorboard/train/{new}", 10**6, 10) == b""
+        assert context.bucket.read_from("tensorboard/none", 0, 10) == b""

@@ -209,13 +209,13 @@ def test_a_slice_that_is_killed_has_the_save_before_the_newest_of_its_first_work
 
 def test_a_worker_that_has_written_anything_makes_no_empty_part(lab: AgentLab) -> None:
     """Its shard may be late or torn: what worker 0 has saved is no checkpoint then."""
-    parts = []
+    contexts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2)
-        parts.append(machine.parts())
-        parts[-1].local.folder.mkdir(parents=True, exist_ok=True)
-        parts[-1].committer.begin(1, None, starting=True)
-    zero, one = parts
+        contexts.append(machine.context())
+        contexts[-1].local.folder.mkdir(parents=True, exist_ok=True)
+        contexts[-1].committer.begin(1, None, starting=True)
+    zero, one = contexts
     for step in (10, 20, 30):
         whole = zero.local.folder / f"step-{step}"
         whole.mkdir()
@@ -243,12 +243,12 @@ def test_random_numbers_of_a_worker_that_saves_nothing_else_hold_no_checkpoint_b
     lab: AgentLab, folder: str, own: str
 ) -> None:
     """The Trainer and accelerate save them on each machine, and the model on the first: that is a whole save."""
-    parts = []
+    contexts = []
     for worker in (0, 1):
         machine = lab.machine(f"p{worker}", WORKER_ID=worker, WORKERS=2, CHECKPOINT_FORMAT="auto")
-        parts.append(machine.parts())
-        parts[-1].committer.begin(1, None, starting=True)
-    zero, one = parts
+        contexts.append(machine.context())
+        contexts[-1].committer.begin(1, None, starting=True)
+    zero, one = contexts
     trainer, accelerated = hugging_face("model.safetensors"), accelerate
     for step in (10, 20, 30):
         saved = trainer(step) if "-" in folder else accelerated(step)

@@ -335,15 +335,17 @@ def test_outputs_come_back_from_the_newest_whole_rescue_and_what_came_after(
 def test_what_a_commit_contains_is_not_uncommitted(lab: AgentLab) -> None:
     """Steps up to the newest commit are in the bucket or were removed as old; a later or torn one is brought."""
     machine = lab.machine()
-    parts = machine.parts()
+    context = machine.context()
     for step, last in ((10, "COMPLETE"), (20, "COMPLETE"), (25, "shard"), (30, "COMPLETE")):
-        folder = parts.local.folder / f"step-{step}"
+        folder = context.local.folder / f"step-{step}"
         folder.mkdir(parents=True)
         (folder / last).write_text("x")
-    (parts.local.folder / "notes.txt").write_text("x")
+    (context.local.folder / "notes.txt").write_text("x")
 
     def remaining(committed: int | None) -> set[str]:
-        return {one.relative for one in find_uncommitted(parts.settings, parts.local, committed, 0.0, "")[0]}
+        return {
+            one.relative for one in find_uncommitted(context.settings, context.local, committed, 0.0, "")[0]
+        }
 
     both = {"notes.txt", "step-25/shard"}
     assert remaining(20) == both | {"step-30/COMPLETE"}
@@ -371,7 +373,7 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: AgentLab) -> 
 def test_a_save_in_another_folder_of_the_bucket_is_named(lab: AgentLab) -> None:
     """A program that writes to gs:// by itself has saved something: nobody may say that it has not."""
     machine = lab.machine("m1")
-    bucket = machine.parts().bucket
+    bucket = machine.context().bucket
     for name in ("bundles/model.pt", "tensorboard/model.pt", "runs/a/readme.txt"):
         lab.put(name, b"x")
     assert stray_in(bucket, 1.0) == ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import CheckpointSpec
@@ -48,14 +48,14 @@ class Bench:
         self.count = 0
         self.clock = VirtualClock()
 
-    def parts(self, *, in_bucket: bool = False, incarnation: int = 1) -> Parts:
-        """Return the parts of an agent on a new machine with an empty disk."""
+    def context(self, *, in_bucket: bool = False, incarnation: int = 1) -> AgentContext:
+        """Return the context of an agent on a new machine with an empty disk."""
         self.count += 1
         folder = {"CHECKPOINT_DIR": f"gs://{BUCKET}/checkpoints"} if in_bucket else {}
         machine = self.lab.machine(
             f"m{self.count}", CHECKPOINT_FORMAT="auto", INCARNATION=incarnation, **folder
         )
-        return machine.parts(self.clock)
+        return machine.context(self.clock)
 
     def clear(self) -> None:
         """Empty the bucket."""
@@ -89,28 +89,28 @@ def row_of(layout: Layout, bench: Bench) -> Row:
 
 def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     """Save twice, commit each, and restore the newest to an empty disk."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    root = parts.local.folder
+    context = bench.context()
+    context.committer.begin(1, None)
+    root = context.local.folder
     for saved in steps(layout):
         put(root, saved)
-        done = parts.committer.commit()
-        assert done == layout.resumable, (layout.name, parts.local.checkpoints())
-        assert not parts.committer.commit(), "the same bytes are not committed twice"
-    held = {one.name: one for one in parts.local.folder.rglob("*") if one.is_file()}
+        done = context.committer.commit()
+        assert done == layout.resumable, (layout.name, context.local.checkpoints())
+        assert not context.committer.commit(), "the same bytes are not committed twice"
+    held = {one.name: one for one in context.local.folder.rglob("*") if one.is_file()}
     if not layout.resumable:
-        states = {one.state.value for one in parts.local.checkpoints()}
+        states = {one.state.value for one in context.local.checkpoints()}
         assert states == {"not resumable"}, states
         return "yes: not resumable", "no: not resumable", "not committed"
-    assert parts.format.chosen == layout.format, parts.format.chosen
-    newest = parts.checkpoints.newest()
+    assert context.format.chosen == layout.format, context.format.chosen
+    newest = context.checkpoints.newest()
     assert newest is not None
-    assert parts.status.get("format") == layout.format
+    assert context.status.get("format") == layout.format
     if layout.tells:
         assert newest.step == 40, newest
     else:
-        assert not parts.checkpoints.proven(newest.step, newest.incarnation), "a count proves no target"
-    other = bench.parts(incarnation=2)
+        assert not context.checkpoints.proven(newest.step, newest.incarnation), "a count proves no target"
+    other = bench.context(incarnation=2)
     attempt = next_attempt(None, newest, "test", 0, counted=False)
     back = other.restorer.restore(attempt)
     assert back.path, layout.name
@@ -133,22 +133,22 @@ def _torn(layout: Layout, bench: Bench) -> str:
     """Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed."""
     cuts = 0
     for remaining in _remains(layout):
-        parts = bench.parts()
-        parts.committer.begin(1, None)
-        put(parts.local.folder, layout.write(20))
-        parts.committer.commit()
-        before = parts.checkpoints.newest()
-        put(parts.local.folder, remaining)
-        parts.local.rest()
-        parts.committer.commit()
-        after = parts.checkpoints.newest()
+        context = bench.context()
+        context.committer.begin(1, None)
+        put(context.local.folder, layout.write(20))
+        context.committer.commit()
+        before = context.checkpoints.newest()
+        put(context.local.folder, remaining)
+        context.local.rest()
+        context.committer.commit()
+        after = context.checkpoints.newest()
         assert after == before, (layout.name, [name for name, _ in remaining], after)
         if before is not None:
             attempt = next_attempt(None, before, "test", 0, counted=False)
-            parts.restorer.restore(attempt)
-            _same(parts.local.folder, dict(layout.write(20)))
+            context.restorer.restore(attempt)
+            _same(context.local.folder, dict(layout.write(20)))
         bench.clear()
-        shutil.rmtree(parts.local.folder)
+        shutil.rmtree(context.local.folder)
         cuts += 1
     return f"yes, {cuts} cuts"
 
@@ -192,23 +192,23 @@ class _Store:
 
 def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     """Write two saves straight to the bucket, the second one object by object."""
-    parts = bench.parts(in_bucket=True)
+    context = bench.context(in_bucket=True)
     for name, data in layout.write(20):
         bench.lab.put(f"checkpoints/{name}", data)
-    first = parts.checkpoints.newest()
+    first = context.checkpoints.newest()
     assert first is not None, layout.name
-    assert parts.format.chosen == layout.format
+    assert context.format.chosen == layout.format
     store = _Store(bench.lab)
     saved = layout.write(40)
     for name, data in saved[:-1]:
         bench.lab.put(f"checkpoints/{name}", data)
         if not layout.in_place and not _single(layout):
-            now = parts.checkpoints.newest()
+            now = context.checkpoints.newest()
             assert now is not None
             assert now.step == 20, (layout.name, name, now)
             assert _second(store) == 20, (layout.name, name)
     bench.lab.put(f"checkpoints/{saved[-1][0]}", saved[-1][1])
-    newest = parts.checkpoints.newest()
+    newest = context.checkpoints.newest()
     assert newest is not None
     if layout.in_place and layout.format in ("files", "orbax"):
         assert newest.step == _second(store) == 0
@@ -216,7 +216,7 @@ def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
     else:
         assert newest.step == _second(store) == 40, (newest, _second(store))
         seen = "yes, step 40"
-    path = parts.checkpoints.path_of(newest.step)
+    path = context.checkpoints.path_of(newest.step)
     assert path.startswith(f"gs://{BUCKET}/checkpoints/"), path
     whole = len(saved) == 1 or layout.in_place
     return seen, "objects are whole" if whole else "yes", path.rsplit("/checkpoints/", 1)[-1]

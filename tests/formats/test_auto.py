@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import numbered
@@ -43,42 +43,42 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(lab)
 
 
-def saved(parts: Parts, name: str, data: bytes) -> bool:
+def saved(context: AgentContext, name: str, data: bytes) -> bool:
     """Write one file and commit; say whether anything was."""
-    put(parts.local.folder, [(name, data)])
-    return parts.committer.commit()
+    put(context.local.folder, [(name, data)])
+    return context.committer.commit()
 
 
-def step_now(parts: Parts) -> int | None:
+def step_now(context: AgentContext) -> int | None:
     """Return the newest complete step in the bucket."""
-    newest = parts.checkpoints.newest()
+    newest = context.checkpoints.newest()
     return newest.step if newest is not None else None
 
 
 def test_a_stray_file_gives_way_to_the_frameworks_own_saves(bench: Bench) -> None:
     """Weights to start from, with a large number in their name, must not stand in the way of real checkpoints."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    assert saved(parts, "pretrained_100000.pt", archive())
-    assert (parts.format.chosen, step_now(parts)) == ("files", 100000)
-    put(parts.local.folder, hugging_face("model.safetensors")(20))
-    assert parts.committer.commit()
-    assert (parts.format.chosen, step_now(parts)) == ("hf", 20)
+    context = bench.context()
+    context.committer.begin(1, None)
+    assert saved(context, "pretrained_100000.pt", archive())
+    assert (context.format.chosen, step_now(context)) == ("files", 100000)
+    put(context.local.folder, hugging_face("model.safetensors")(20))
+    assert context.committer.commit()
+    assert (context.format.chosen, step_now(context)) == ("hf", 20)
     assert any(name.endswith(".replaced") for name in bench.lab.names("checkpoints/")), "nothing is deleted"
-    assert not parts.committer.commit()
-    assert not saved(parts, "later_200000.pt", archive()), "a framework's saves never give way to a file"
-    assert step_now(parts) == 20
+    assert not context.committer.commit()
+    assert not saved(context, "later_200000.pt", archive()), "a framework's saves never give way to a file"
+    assert step_now(context) == 20
 
 
 def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
     """A stray file that is there first on the next machine changes nothing."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    put(parts.local.folder, hugging_face("model.safetensors")(20))
-    assert parts.committer.commit()
-    other = bench.parts(incarnation=2)
+    context = bench.context()
+    context.committer.begin(1, None)
+    put(context.local.folder, hugging_face("model.safetensors")(20))
+    assert context.committer.commit()
+    other = bench.context(incarnation=2)
     put(other.local.folder, [("samples_900.npz", npz(None))])
-    attempt = next_attempt(None, parts.checkpoints.newest(), "test", 0, counted=False)
+    attempt = next_attempt(None, context.checkpoints.newest(), "test", 0, counted=False)
     other.restorer.restore(attempt)
     other.committer.begin(1, 20)
     assert not other.committer.commit()
@@ -87,16 +87,16 @@ def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
 
 def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
     """Saves without a step are counted, each content once, starting where the last machine was."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
+    context = bench.context()
+    context.committer.begin(1, None)
     for number in range(3):
-        assert saved(parts, "snapshot.pt", archive({"x": number}))
-        assert not parts.committer.commit()
-    assert step_now(parts) == 2
-    assert parts.committer.proven is None
-    assert parts.status.get("committed_counted") is True
-    other = bench.parts(incarnation=2)
-    newest = parts.checkpoints.newest()
+        assert saved(context, "snapshot.pt", archive({"x": number}))
+        assert not context.committer.commit()
+    assert step_now(context) == 2
+    assert context.committer.proven is None
+    assert context.status.get("committed_counted") is True
+    other = bench.context(incarnation=2)
+    newest = context.checkpoints.newest()
     assert other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).counted
     other.committer.begin(1, 2, proven=False)
     assert not other.committer.commit(), "the same bytes have their step already"
@@ -107,101 +107,103 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
 
 def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Bench) -> None:
     """It is better than a count, and proves no target either."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    parts.status.set(step=70)
-    assert saved(parts, "snapshot.pt", archive({"x": 1}))
-    assert step_now(parts) == 70
-    assert parts.committer.proven is None
+    context = bench.context()
+    context.committer.begin(1, None)
+    context.status.set(step=70)
+    assert saved(context, "snapshot.pt", archive({"x": 1}))
+    assert step_now(context) == 70
+    assert context.committer.proven is None
 
 
 def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) -> None:
     """Otherwise a script that ignores its checkpoint would push the good ones out of the bucket."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    assert saved(parts, "ckpt.pt", archive({"iter_num": 500}))
-    assert not saved(parts, "ckpt.pt", archive({"iter_num": 10}))
-    assert not saved(parts, "ckpt.pt", archive({"iter_num": 20}))
-    assert step_now(parts) == 500
-    assert saved(parts, "ckpt.pt", archive({"iter_num": 510}))
-    assert step_now(parts) == 510
+    context = bench.context()
+    context.committer.begin(1, None)
+    assert saved(context, "ckpt.pt", archive({"iter_num": 500}))
+    assert not saved(context, "ckpt.pt", archive({"iter_num": 10}))
+    assert not saved(context, "ckpt.pt", archive({"iter_num": 20}))
+    assert step_now(context) == 500
+    assert saved(context, "ckpt.pt", archive({"iter_num": 510}))
+    assert step_now(context) == 510
 
 
 def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(bench: Bench) -> None:
     """`vit_b_16.pth` is replaced in place: the second content is committed too, as a count."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    assert saved(parts, "vit_b_16.pth", archive({"x": 1}))
-    assert saved(parts, "vit_b_16.pth", archive({"x": 2}))
-    assert step_now(parts) == 17
+    context = bench.context()
+    context.committer.begin(1, None)
+    assert saved(context, "vit_b_16.pth", archive({"x": 1}))
+    assert saved(context, "vit_b_16.pth", archive({"x": 2}))
+    assert step_now(context) == 17
 
 
 def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
     """A model whose optimizer is not there yet is no save, where earlier saves had both."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    put(parts.local.folder, [("model_10.pt", archive()), ("optim_10.pt", archive())])
-    put(parts.local.folder, [("best.pt", archive({"x": 1})), ("config.json", b"{}")])
-    assert parts.committer.commit()
+    context = bench.context()
+    context.committer.begin(1, None)
+    put(context.local.folder, [("model_10.pt", archive()), ("optim_10.pt", archive())])
+    put(context.local.folder, [("best.pt", archive({"x": 1})), ("config.json", b"{}")])
+    assert context.committer.commit()
     names = {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000010/g1/w0/")}
     assert names == {"model_10.pt", "optim_10.pt", "best.pt", "config.json"}
-    assert not saved(parts, "model_20.pt", archive())
-    assert saved(parts, "optim_20.pt", archive())
-    assert step_now(parts) == 20
+    assert not saved(context, "model_20.pt", archive())
+    assert saved(context, "optim_20.pt", archive())
+    assert step_now(context) == 20
 
 
 def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    parts.local.forget()
+    context = bench.context()
+    context.committer.begin(1, None)
+    context.local.forget()
     for step in range(1, 5):
-        assert not saved(parts, "ckpt.pt", archive({"iter_num": step})), "it has changed since the last look"
-        bench.clock.advance(1.25 * parts.settings.poll)
-    assert saved(parts, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
-    assert step_now(parts) == 5
-    parts.local.rest()
-    assert saved(parts, "ckpt.pt", archive({"iter_num": 6})), "a job that has ended writes no more"
+        assert not saved(context, "ckpt.pt", archive({"iter_num": step})), (
+            "it has changed since the last look"
+        )
+        bench.clock.advance(1.25 * context.settings.poll)
+    assert saved(context, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
+    assert step_now(context) == 5
+    context.local.rest()
+    assert saved(context, "ckpt.pt", archive({"iter_num": 6})), "a job that has ended writes no more"
 
 
 def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_replaced(bench: Bench) -> None:
     """Lightning goes on from last.ckpt: with step=20.ckpt alone it would begin at step 0 on the next machine."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    parts.local.forget()
+    context = bench.context()
+    context.committer.begin(1, None)
+    context.local.forget()
     for step in (10, 20, 30, 40):
-        assert not _both(parts, step), "step=40.ckpt may still be written, and so may last.ckpt"
-    assert _both(parts, 50), "it never rests, and proves itself"
+        assert not _both(context, step), "step=40.ckpt may still be written, and so may last.ckpt"
+    assert _both(context, 50), "it never rests, and proves itself"
     held = bench.lab.names("checkpoints/")
     assert {name.partition("/w0/")[2] for name in held} == {"", "last.ckpt", "step=50.ckpt"}
-    put(parts.local.folder, [("step=60.ckpt", _lightning(60)), ("step=70.ckpt", _lightning(70)[:-40])])
-    parts.local.rest()
-    assert not parts.committer.commit(), "killed in a save: what was committed is the newest whole one"
-    assert step_now(parts) == 50
+    put(context.local.folder, [("step=60.ckpt", _lightning(60)), ("step=70.ckpt", _lightning(70)[:-40])])
+    context.local.rest()
+    assert not context.committer.commit(), "killed in a save: what was committed is the newest whole one"
+    assert step_now(context) == 50
 
 
 def test_numbered_files_count_where_those_beside_them_are_never_whole(bench: Bench) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    parts.local.forget()
-    put(parts.local.folder, [("broken.pt", archive()[:-40]), ("step=10.ckpt", _lightning(10))])
-    put(parts.local.folder, [("step=20.ckpt", _lightning(20))])
+    context = bench.context()
+    context.committer.begin(1, None)
+    context.local.forget()
+    put(context.local.folder, [("broken.pt", archive()[:-40]), ("step=10.ckpt", _lightning(10))])
+    put(context.local.folder, [("step=20.ckpt", _lightning(20))])
     for seconds in (0, 1, 1):
         bench.clock.advance(seconds)
-        assert not parts.committer.commit()
+        assert not context.committer.commit()
     bench.clock.advance(100)
-    assert parts.committer.commit()
-    assert step_now(parts) == 10
+    assert context.committer.commit()
+    assert step_now(context) == 10
 
 
 def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
     """Lightning saves step=40-v1.ckpt beside the step=40.ckpt that it went on from, and then step=60.ckpt."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    put(parts.local.folder, [("step=40.ckpt", _lightning(40)), ("step=40-v1.ckpt", _lightning(40))])
-    assert _both(parts, 60)
-    assert step_now(parts) == 60
+    context = bench.context()
+    context.committer.begin(1, None)
+    put(context.local.folder, [("step=40.ckpt", _lightning(40)), ("step=40-v1.ckpt", _lightning(40))])
+    assert _both(context, 60)
+    assert step_now(context) == 60
     assert {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000060/g1/w0/")} == {
         "last.ckpt", "step=60.ckpt",
     }  # fmt: skip
@@ -209,27 +211,27 @@ def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
 
 def test_a_job_that_ended_in_order_has_no_file_outstanding(bench: Bench) -> None:
     """A series that has no file of the last step is waited for while the job runs, and not when it has ended."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
+    context = bench.context()
+    context.committer.begin(1, None)
     for step in (10, 20):
-        put(parts.local.folder, [(f"model_{step}.pt", archive()), (f"ema_{step}.pt", archive())])
-    assert parts.committer.commit()
-    put(parts.local.folder, [("model_30.pt", archive({"x": 3}))])
-    assert not parts.committer.commit()
-    assert step_now(parts) == 20
-    parts.local.rest(in_order=True)
-    assert parts.committer.commit()
-    assert step_now(parts) == 30
+        put(context.local.folder, [(f"model_{step}.pt", archive()), (f"ema_{step}.pt", archive())])
+    assert context.committer.commit()
+    put(context.local.folder, [("model_30.pt", archive({"x": 3}))])
+    assert not context.committer.commit()
+    assert step_now(context) == 20
+    context.local.rest(in_order=True)
+    assert context.committer.commit()
+    assert step_now(context) == 30
 
 
 def _lightning(step: int) -> bytes:
     return archive({"global_step": step, "x": step})
 
 
-def _both(parts: Parts, step: int) -> bool:
+def _both(context: AgentContext, step: int) -> bool:
     """Save as Lightning does with save_last: a numbered file, and the same bytes as last.ckpt."""
-    put(parts.local.folder, [(f"step={step}.ckpt", _lightning(step)), ("last.ckpt", _lightning(step))])
-    return parts.committer.commit()
+    put(context.local.folder, [(f"step={step}.ckpt", _lightning(step)), ("last.ckpt", _lightning(step))])
+    return context.committer.commit()
 
 
 @pytest.mark.parametrize("renamed", [True, False])
@@ -237,18 +239,18 @@ def test_bytes_of_no_known_format_are_committed_when_each_save_is_renamed(
     bench: Bench, *, renamed: bool
 ) -> None:
     """A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    parts.local.forget()
-    path = parts.local.folder / "weights.bin"
+    context = bench.context()
+    context.committer.begin(1, None)
+    context.local.forget()
+    path = context.local.folder / "weights.bin"
     done = []
     for step in range(1, 8):
         target = path.with_suffix(".tmp") if renamed else path
-        put(parts.local.folder, [(target.name, bytes([step]) * 5000)])
+        put(context.local.folder, [(target.name, bytes([step]) * 5000)])
         target.replace(path)
-        done.append(parts.committer.commit())
+        done.append(context.committer.commit())
     assert done == [False] * 4 + [renamed] * 3
-    assert (step_now(parts) is not None) == renamed
+    assert (step_now(context) is not None) == renamed
 
 
 @pytest.mark.parametrize("folder", ["../x", "/x", "a/../../x", "a/..", ""])

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
 from orchestrator.agent.checkpoints.links import make_links
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.formats.reading.file_damage import damage_of
 from orchestrator.contract.formats.reading.saved_files import Found, among, group, main_of
@@ -27,18 +27,18 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(lab)
 
 
-def begun(bench: Bench) -> Parts:
-    """Return the parts of a machine whose job runs."""
-    parts = bench.parts()
-    parts.committer.begin(1, None)
-    return parts
+def begun(bench: Bench) -> AgentContext:
+    """Return the context of a machine whose job runs."""
+    context = bench.context()
+    context.committer.begin(1, None)
+    return context
 
 
-def back(bench: Bench, parts: Parts) -> Path:
+def back(bench: Bench, context: AgentContext) -> Path:
     """Return the folder of a new machine after its restore of the newest checkpoint."""
-    newest = parts.checkpoints.newest()
-    assert newest is not None, parts.local.checkpoints()
-    other = bench.parts(incarnation=2)
+    newest = context.checkpoints.newest()
+    assert newest is not None, context.local.checkpoints()
+    other = bench.context(incarnation=2)
     other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
     return other.local.folder
 
@@ -90,59 +90,59 @@ def _zarr_list(step: int) -> Save:
 @pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list, _hydra])
 def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
     """DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save."""
-    parts = begun(bench)
+    context = begun(bench)
     for step in (20, 40):
-        put(parts.local.folder, write(step))
-        assert parts.committer.commit()
-    newest = parts.checkpoints.newest()
+        put(context.local.folder, write(step))
+        assert context.committer.commit()
+    newest = context.checkpoints.newest()
     assert newest is not None
     assert newest.step == 40
-    folder = back(bench, parts)
+    folder = back(bench, context)
     for name, data in write(40):
         assert (folder / name).read_bytes() == data, name
 
 
 def test_a_pointer_that_comes_later_is_committed_too(bench: Bench) -> None:
     """A kill between the save and the file that names it is rare; a look between them is not."""
-    parts = begun(bench)
-    put(parts.local.folder, _megatron(20))
-    put(parts.local.folder, _megatron(40)[:1])
-    assert parts.committer.commit()
-    put(parts.local.folder, _megatron(40)[1:])
-    assert parts.committer.commit()
-    assert not parts.committer.commit()
-    assert (back(bench, parts) / "latest_checkpointed_iteration.txt").read_text() == "40"
+    context = begun(bench)
+    put(context.local.folder, _megatron(20))
+    put(context.local.folder, _megatron(40)[:1])
+    assert context.committer.commit()
+    put(context.local.folder, _megatron(40)[1:])
+    assert context.committer.commit()
+    assert not context.committer.commit()
+    assert (back(bench, context) / "latest_checkpointed_iteration.txt").read_text() == "40"
 
 
 @pytest.mark.parametrize("size", [10, 5000])
 def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size: int) -> None:
     """A table of results that grows at each step would carry the whole model to the bucket each time."""
-    parts = begun(bench)
-    put(parts.local.folder, [("ckpt_10.pt", archive()), ("results.csv", b"0" * size)])
-    assert parts.committer.commit()
+    context = begun(bench)
+    put(context.local.folder, [("ckpt_10.pt", archive()), ("results.csv", b"0" * size)])
+    assert context.committer.commit()
     done = 0
     for number in range(6):
-        put(parts.local.folder, [("results.csv", str(number).encode() * size)])
-        done += parts.committer.commit()
+        put(context.local.folder, [("results.csv", str(number).encode() * size)])
+        done += context.committer.commit()
     assert done == (2 if size == 10 else 0)
-    put(parts.local.folder, [("ckpt_20.pt", archive())])
-    assert parts.committer.commit()
-    assert (back(bench, parts) / "results.csv").read_bytes() == b"5" * size
+    put(context.local.folder, [("ckpt_20.pt", archive())])
+    assert context.committer.commit()
+    assert (back(bench, context) / "results.csv").read_bytes() == b"5" * size
 
 
 @pytest.mark.parametrize("folder", [True, False])
 def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool) -> None:
     """`latest -> step_40`: without it the program finds nothing, with a copy in its place it cannot replace it."""
-    parts = begun(bench)
+    context = begun(bench)
     for step in (20, 40):
         name = f"step_{step}" if folder else f"step_{step}.pt"
-        put(parts.local.folder, [(f"{name}/model.pt" if folder else name, archive())])
-        link = parts.local.folder / "latest"
+        put(context.local.folder, [(f"{name}/model.pt" if folder else name, archive())])
+        link = context.local.folder / "latest"
         link.unlink(missing_ok=True)
         # Some programs make it with a path from the root.
-        link.symlink_to(name if step == 20 else parts.local.folder / name)
-        assert parts.committer.commit()
-    there = back(bench, parts)
+        link.symlink_to(name if step == 20 else context.local.folder / name)
+        assert context.committer.commit()
+    there = back(bench, context)
     assert os.readlink(there / "latest") == name  # noqa: PTH115 (the text)
     assert (there / "latest").exists()
     assert not any(one.is_symlink() for one in there.rglob("*") if one.name != "latest")
@@ -172,11 +172,11 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
 
 def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(bench: Bench) -> None:
     """`epoch_2_step_500.pt` is newer than `epoch_1_step_900.pt`; the number of neither is the training's step."""
-    parts = begun(bench)
+    context = begun(bench)
     for name in ("epoch_1_step_500.pt", "epoch_1_step_900.pt", "epoch_2_step_500.pt", "epoch_2_step_900.pt"):
-        put(parts.local.folder, [(name, archive({"of": name}))])
-        assert parts.committer.commit(), name
-    assert [one.name for one in back(bench, parts).iterdir()] == ["epoch_2_step_900.pt"]
+        put(context.local.folder, [(name, archive({"of": name}))])
+        assert context.committer.commit(), name
+    assert [one.name for one in back(bench, context).iterdir()] == ["epoch_2_step_900.pt"]
 
 
 def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> None:
@@ -220,20 +220,20 @@ def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
 
 def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:
     """A script that trains twice would train the first part again; the second one counts again, and further."""
-    parts = begun(bench)
-    parts.local.forget()
+    context = begun(bench)
+    context.local.forget()
     for part, last in (("first", 20), ("tuned", 40)):
         for step in range(5, last + 1, 5):
-            put(parts.local.folder, [(f"{part}/ckpt_{step}.pt", archive({"of": f"{part}{step}"}))])
-            os.utime(parts.local.folder / f"{part}/ckpt_{step}.pt", (0, step + 100 * (part == "tuned")))
-            parts.committer.commit()
-            newest = parts.checkpoints.newest()
+            put(context.local.folder, [(f"{part}/ckpt_{step}.pt", archive({"of": f"{part}{step}"}))])
+            os.utime(context.local.folder / f"{part}/ckpt_{step}.pt", (0, step + 100 * (part == "tuned")))
+            context.committer.commit()
+            newest = context.checkpoints.newest()
             if part == "tuned" and step > 5 and newest is not None:
-                held = parts.checkpoints.manifest(newest.step, newest.incarnation, 0)
+                held = context.checkpoints.manifest(newest.step, newest.incarnation, 0)
                 assert "first/ckpt_20.pt" in {one.name for one in held.files}, (step, held)
-    parts.local.rest()
-    parts.committer.commit()
-    there = back(bench, parts)
+    context.local.rest()
+    context.committer.commit()
+    there = back(bench, context)
     names = {one.relative_to(there).as_posix() for one in there.rglob("*.pt")}
     assert names == {"first/ckpt_20.pt", "tuned/ckpt_40.pt"}
 
@@ -243,10 +243,10 @@ def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Benc
 )
 def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) -> None:
     """Where nothing is known a guess may be wrong; settings and names of runs are no model."""
-    parts = begun(bench)
-    put(parts.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
-    assert not parts.committer.commit()
-    assert parts.checkpoints.newest() is None
+    context = begun(bench)
+    put(context.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
+    assert not context.committer.commit()
+    assert context.checkpoints.newest() is None
 
 
 def test_a_file_of_joblib_is_whole_or_cut(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.clock import VirtualClock
 from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import archive
@@ -18,22 +18,22 @@ EVERY = 2.5
 class Job:
     """Act one job: *write* is called with the seconds since its start, four times a second."""
 
-    def __init__(self, parts: Parts, clock: VirtualClock) -> None:
-        self.parts, self.clock = parts, clock
-        self.folder = parts.local.folder
+    def __init__(self, context: AgentContext, clock: VirtualClock) -> None:
+        self.context, self.clock = context, clock
+        self.folder = context.local.folder
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def first_commit(self, write: Callable[[float], None], seconds: float = 60.0) -> tuple[float, int] | None:
         """Return when its first save was committed, and its step; None if none was in *seconds*."""
-        self.parts.committer.begin(1, None)
-        self.parts.local.forget()
+        self.context.committer.begin(1, None)
+        self.context.local.forget()
         began = looked = self.clock.now()
         while self.clock.now() - began < seconds:
             write(self.clock.now() - began)
             if self.clock.now() >= looked:
-                if self.parts.committer.commit():
-                    return self.clock.now() - began, int(self.parts.status.get("committed_step"))
-                looked = self.clock.now() + (self.parts.committer.pause or self.parts.settings.poll)
+                if self.context.committer.commit():
+                    return self.clock.now() - began, int(self.context.status.get("committed_step"))
+                looked = self.clock.now() + (self.context.committer.pause or self.context.settings.poll)
             self.clock.advance(0.25)
         return None
 
@@ -44,7 +44,7 @@ def job(tmp_path: Path) -> Iterator[Job]:
     clock = VirtualClock()
     with running_lab(tmp_path) as lab:
         machine = lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
-        yield Job(machine.parts(clock), clock)
+        yield Job(machine.context(clock), clock)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: Job) -> No
 
 def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: Job) -> None:
     """What is saved and not committed yet is lost by a kill; after a commit the usual time passes."""
-    committer = job.parts.committer
+    committer = job.context.committer
     committer.begin(1, None)
     assert not committer.commit()
     assert committer.pause is not None
@@ -118,4 +118,4 @@ def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: Jo
 @pytest.mark.parametrize(("took", "pause"), [(0.001, 0.25), (0.05, 1.0), (2.0, 5.0)])
 def test_looks_take_a_twentieth_of_the_time_at_most(job: Job, took: float, pause: float) -> None:
     """A large folder is listed, or a large file read, no more often than each 5 s."""
-    assert job.parts.local.pause_after(took) == pause
+    assert job.context.local.pause_after(took) == pause

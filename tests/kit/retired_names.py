@@ -110,6 +110,7 @@ RETIRED = {
     "Start": "TaskStart (of a fleet's task)",
     "Begun": "ClaimedStart",
     "_Run": "_StartTimes (of a fleet's task), _Rehearsal",
+    "Parts": "AgentContext; a part is of a fleet's task",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

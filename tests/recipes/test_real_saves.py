@@ -43,14 +43,14 @@ def test_each_framework_is_recognised_committed_and_restored(saves, tmp_path):
         bench = Bench(lab)
         for folder in folders:
             bench.clear()
-            parts = bench.parts()
-            shutil.copytree(folder, parts.local.folder)
-            parts.committer.begin(1, None)
-            assert parts.committer.commit(), (folder.name, parts.local.checkpoints())
-            newest = parts.checkpoints.newest()
-            assert parts.format.chosen == folder.name.partition("-")[0], folder.name
+            context = bench.context()
+            shutil.copytree(folder, context.local.folder)
+            context.committer.begin(1, None)
+            assert context.committer.commit(), (folder.name, context.local.checkpoints())
+            newest = context.checkpoints.newest()
+            assert context.format.chosen == folder.name.partition("-")[0], folder.name
             assert newest.step == STEPS.get(folder.name, 100), folder.name
-            other = bench.parts(incarnation=2)
+            other = bench.context(incarnation=2)
             path = other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).path
             assert Path(path).exists(), folder.name
             back = [one for one in other.local.folder.rglob("*") if one.is_file()]

@@ -40,7 +40,7 @@ def figures():
 
 def saves(machine):
     """The old one goes on saving after step 20."""
-    machine.parts.committer.begin(1, 20)
+    machine.context.committer.begin(1, 20)
     machine.train(20, 1)
 
 

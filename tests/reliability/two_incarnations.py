@@ -22,9 +22,9 @@ from orchestrator.agent.attempt import next_attempt
 from orchestrator.agent.attempt.prepare import restore_checkpoint
 from orchestrator.agent.checkpoints import commit, restore
 from orchestrator.agent.cloud.transport import Reply
+from orchestrator.agent.context import wire
 from orchestrator.agent.end_requests import AgentMustEnd
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.parts import wire
 from orchestrator.agent.settings import read_settings
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.bucket.manifest import parse_name
@@ -123,10 +123,10 @@ class Machine:
         settings = read_settings(environ)
         settings.layout.make()
         self.folder = settings.layout.checkpoints
-        self.parts = wire(settings, environ, VirtualClock())
-        self.parts.bucket._transport = Wire(shared, self.name)
-        self.parts.bucket._tokens._until = math.inf
-        self.agent = Agent(self.parts)
+        self.context = wire(settings, environ, VirtualClock())
+        self.context.bucket._transport = Wire(shared, self.name)
+        self.context.bucket._tokens._until = math.inf
+        self.agent = Agent(self.context)
 
     def save(self, step):
         """Save a step as a job does: the payload first, the marker last."""
@@ -141,9 +141,9 @@ class Machine:
 
     def start(self, attempt):
         """Restore what the attempt starts from, as often as it takes; return the step, 0 for none."""
-        while (failed := restore_checkpoint(self.parts, attempt)[1]) is not None:
+        while (failed := restore_checkpoint(self.context, attempt)[1]) is not None:
             attempt = self.agent._next_attempt.after(attempt, failed, counted=True)
-        self.parts.committer.begin(attempt.attempt, attempt.resume_step)
+        self.context.committer.begin(attempt.attempt, attempt.resume_step)
         return attempt.resume_step or 0
 
     def fail(self, attempt):
@@ -160,7 +160,7 @@ class Machine:
             self.save(step + number * STEPS)
             with contextlib.suppress(AgentError):
                 self.agent._commit()
-            self.parts.heartbeat_writer.report(at_once=True)
+            self.context.heartbeat_writer.report(at_once=True)
 
 
 @dataclass
@@ -298,7 +298,7 @@ class Interleaving:
         shared.actors.clear()
         shared.observe()
         found = [
-            (one.step, one.incarnation) for one in Machine(shared, 3, roots[2]).parts.checkpoints.complete()
+            (one.step, one.incarnation) for one in Machine(shared, 3, roots[2]).context.checkpoints.complete()
         ]
         if found != sorted(shared.whole, reverse=True):
             shared.wrong.append(f"the agent finds {found} complete, and {shared.whole} are whole")

@@ -21,10 +21,10 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 from orchestrator.agent.cloud import gcloud
 from orchestrator.agent.cloud.storage import TIMEOUT, JobBucket
 from orchestrator.agent.cloud.transport import retrying
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, each
 from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
 from orchestrator.contract.file_checksum import digest_of
@@ -261,32 +261,32 @@ REPORT_EVERY = 2.0
 """Least seconds between two reports of the bytes that have come, where the heartbeat is faster."""
 
 
-def download_data(parts: Parts) -> Optional[JobOutcome]:
+def download_data(context: AgentContext) -> Optional[JobOutcome]:
     """
     Provide the data that the code asks for; return an outcome if that fails, else None.
 
     Raise AgentMustEnd as soon as the agent must end; files downloaded by then are kept.
     """
-    data = Data(parts.settings.layout, parts.shared)
+    data = Data(context.settings.layout, context.shared)
     if not data.wants():
         return None
-    parts.status.time("data_began")
-    task = Task("data", lambda: parts.patiently("download the data", data.download))
+    context.status.time("data_began")
+    task = Task("data", lambda: context.patiently("download the data", data.download))
     reported_at = 0.0
     try:
         while task.is_alive():
-            parts.end_requests.wait(TICK)
-            if parts.clock.monotonic() - reported_at >= max(REPORT_EVERY, parts.settings.heartbeat):
-                reported_at = parts.clock.monotonic()
-                parts.status.set(
+            context.end_requests.wait(TICK)
+            if context.clock.monotonic() - reported_at >= max(REPORT_EVERY, context.settings.heartbeat):
+                reported_at = context.clock.monotonic()
+                context.status.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )
     except AgentMustEnd:
         data.stop.set()
         raise
-    parts.status.set(message="")
+    context.status.set(message="")
     if isinstance(task.failed, FinalError):
         return JobOutcome(JobOutcomeKind.FAILED, f"data: {task.failed}")
     task.result()
-    parts.status.time("data_done")
+    context.status.time("data_done")
     return None

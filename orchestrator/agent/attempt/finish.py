@@ -13,9 +13,9 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.checkpoints.bucket_checkpoints import retain
 from orchestrator.agent.checkpoints.uncommitted import BUCKET, stray_in
 from orchestrator.agent.cloud.storage import TIMEOUT
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
 from orchestrator.agent.outcome import JobOutcome
-from orchestrator.agent.parts import Parts
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, UncommittedManifest
 from orchestrator.contract.machine_errors import AgentError
@@ -33,10 +33,10 @@ TICK = 0.2
 class Finish:
     """Decides how a finished job ends, after all workers have ended and their files are in the bucket."""
 
-    def __init__(self, parts: Parts, runner: AttemptRunner) -> None:
-        self._parts = parts
+    def __init__(self, context: AgentContext, runner: AttemptRunner) -> None:
+        self._context = context
         self._runner = runner
-        self.rescue = Rescue(parts)
+        self.rescue = Rescue(context)
 
     def ending(self, attempt: Attempt, outcome: JobOutcome) -> Optional[Ending]:
         """
@@ -45,29 +45,31 @@ class Finish:
         Exit status 0 alone is not enough: the job is done only with a checkpoint that has a part of every
         worker.
         """
-        parts, since = self._parts, self._runner.record.trains_since
-        if parts.settings.worker and parts.committer.saved_nothing():
+        context, since = self._context, self._runner.record.trains_since
+        if context.settings.worker and context.committer.saved_nothing():
             # Worker 0 looks for a complete checkpoint once this worker reports its end, so commit our part first.
-            if not first_ended(parts, attempt):
+            if not first_ended(context, attempt):
                 return None
-            parts.patiently("commit an empty part", parts.committer.follow_first)
+            context.patiently("commit an empty part", context.committer.follow_first)
         # Only after every worker has committed its part does a list of the bucket show whether it is complete.
-        if not all_ended(parts, attempt, outcome.message):
+        if not all_ended(context, attempt, outcome.message):
             return None
-        newest = parts.patiently("look for checkpoints", self._committed)
+        newest = context.patiently("look for checkpoints", self._committed)
         committed = newest.step if newest is not None else None
-        if newest is not None and parts.status.get("committed_step") is None:
+        if newest is not None and context.status.get("committed_step") is None:
             # If the job writes to the bucket itself, another worker may have made the last commit.
-            parts.status.set(committed_step=newest.step)
-        found = parts.patiently("look for files", lambda: self.rescue.found(committed, since))
+            context.status.set(committed_step=newest.step)
+        found = context.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None:
             self._retain()
         if newest is not None and not found[0]:
             return Ending(EndingKind.DONE, outcome.message)
-        parts.status.set(phase=Phase.ENDED, message=f"{outcome.message}; its files are brought to the bucket")
-        if newest is None and not found[0] and not parts.settings.worker:
-            name = parts.patiently("check the bucket", lambda: stray_in(parts.bucket, since))
-            parts.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
+        context.status.set(
+            phase=Phase.ENDED, message=f"{outcome.message}; its files are brought to the bucket"
+        )
+        if newest is None and not found[0] and not context.settings.worker:
+            name = context.patiently("check the bucket", lambda: stray_in(context.bucket, since))
+            context.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
             return Ending(EndingKind.DONE, f"{outcome.message}; {in_words(rescued)} beside its checkpoints")
@@ -77,15 +79,15 @@ class Finish:
 
     def _retain(self) -> None:
         # The last saves were committed outside of the loop that does this.
-        parts = self._parts
-        if not parts.settings.worker:
+        context = self._context
+        if not context.settings.worker:
             with contextlib.suppress(AgentError, OSError):
-                retain(parts.settings, parts.bucket, parts.checkpoints, parts.attempts)
+                retain(context.settings, context.bucket, context.checkpoints, context.attempts)
 
     def ended_earlier(self) -> None:
         """Raise AgentMustEnd if an earlier machine has uploaded the uncommitted files of this same job."""
-        earlier = self._parts.patiently("look for uncommitted files", self.rescue.earlier)
-        mine = next((one for one in earlier if one.worker == self._parts.settings.worker), None)
+        earlier = self._context.patiently("look for uncommitted files", self.rescue.earlier)
+        mine = next((one for one in earlier if one.worker == self._context.settings.worker), None)
         if mine is not None:
             self.rescue.report(mine)
             message = (
@@ -95,15 +97,15 @@ class Finish:
 
     def before(self, ending: Ending) -> None:
         """Upload what no commit contains before the last report, for as long as the machine exists."""
-        record, clock, end_requests = self._runner.record, self._parts.clock, self._parts.end_requests
+        record, clock, end_requests = self._runner.record, self._context.clock, self._context.end_requests
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
-        committed = self._parts.status.get("committed_step")
+        committed = self._context.status.get("committed_step")
         if not notice:
             # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh answer.
             with contextlib.suppress(AgentError, OSError):
-                newest = self._parts.checkpoints.newest(10.0)
+                newest = self._context.checkpoints.newest(10.0)
                 committed = newest.step if newest is not None else None
         gone_by = (end_requests.ended_at or clock.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
@@ -118,17 +120,17 @@ class Finish:
         noticed_at: Optional[float] = None
         while work.is_alive() and clock.monotonic() < end:
             work.join(TICK)
-            if not notice and noticed_at is None and self._parts.status.get("notice"):
+            if not notice and noticed_at is None and self._context.status.get("notice"):
                 # Preempted while giving up: the remaining time is now that of a notice.
                 noticed_at = clock.monotonic()
                 end = min(end, noticed_at + RESCUE)
 
     def _committed(self) -> Optional[CompleteCheckpoint]:
         """Return the checkpoint with the training's result; outputs count only if they are of this incarnation."""
-        parts, number = self._parts, self._parts.settings.incarnation
-        if not parts.format.at_end or parts.settings.checkpoints.in_bucket:
-            return parts.checkpoints.newest(TIMEOUT)
-        return parts.checkpoints.completed(number, number)
+        context, number = self._context, self._context.settings.incarnation
+        if not context.format.at_end or context.settings.checkpoints.in_bucket:
+            return context.checkpoints.newest(TIMEOUT)
+        return context.checkpoints.completed(number, number)
 
 
 def in_words(rescued: UncommittedManifest) -> str:

@@ -13,10 +13,10 @@ from typing import Callable, Dict, List, Mapping, Optional
 
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.caches.places import COMPILED_BY, compiled_folder
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.processes import clear, processes_of
 from orchestrator.agent.machine.venv import path_of
-from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import polled
 from orchestrator.contract.job_variables import expanded
 
@@ -112,19 +112,19 @@ ALL_PROGRAMS = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 """JAX caches only programs that took over a second to compile; the many small ones are a third of a start."""
 
 
-def job_environ(parts: Parts, attempt: Attempt, resume: str) -> Dict[str, str]:
+def job_environ(context: AgentContext, attempt: Attempt, resume: str) -> Dict[str, str]:
     """
     Return the environment of one start; *resume* is the path of the restored checkpoint, "" for none.
 
     `job_variables` documents what a job may rely on.
     """
-    settings = parts.settings
-    step, every = attempt.resume_step, parts.save_interval.seconds()
+    settings = context.settings
+    step, every = attempt.resume_step, context.save_interval.seconds()
     compiled = compiled_folder(settings.layout)
     caches = {name: str(compiled / folder) for name, folder in COMPILED_BY.items()}
     environ = dict(
-        {**DEFAULTS, **({**caches, **ALL_PROGRAMS} if settings.warm_start else {}), **parts.environ},
-        PATH=path_of(settings.layout, parts.environ),
+        {**DEFAULTS, **({**caches, **ALL_PROGRAMS} if settings.warm_start else {}), **context.environ},
+        PATH=path_of(settings.layout, context.environ),
         TPUCTL_ROOT=str(settings.layout.root),
         TPUCTL_JOB=f"{settings.deployment}/{settings.incarnation}/{attempt.attempt}",
         TPUCTL_ATTEMPT=str(attempt.attempt),

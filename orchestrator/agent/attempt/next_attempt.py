@@ -7,9 +7,9 @@ from typing import Optional, Tuple
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
 from orchestrator.agent.attempt.crash_loop import acquit, go_back, newest_but, should_go_back
 from orchestrator.agent.attempt.peers import silent_peer
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.parts import Parts
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint, made_progress
 
@@ -20,9 +20,9 @@ SUSPECT_TIMEOUT = 10.0
 class NextAttempt:
     """Creates the attempt after a local one has ended, or joins the one that another worker has created."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._settings = parts.settings
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._settings = context.settings
 
     def after(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """
@@ -30,22 +30,22 @@ class NextAttempt:
 
         Raise AgentMustEnd when the gang gives up.
         """
-        parts = self._parts
-        latest = parts.patiently("read the gang", parts.attempts.latest)
+        context = self._context
+        latest = context.patiently("read the gang", context.attempts.latest)
         # All workers get here when a job ends. The first one creates the attempt and the others join it.
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
         if not counted:
-            parts.patiently("put suspects back", lambda: acquit(parts.checkpoints, attempt))
+            context.patiently("put suspects back", lambda: acquit(context.checkpoints, attempt))
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
-            parts.status.set(failures=wanted.failures, message=lonely or outcome.message)
+            context.status.set(failures=wanted.failures, message=lonely or outcome.message)
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)
             wanted = self._without_the_newest(attempt, wanted)
-        return parts.patiently("create the next attempt", lambda: parts.attempts.create(wanted))
+        return context.patiently("create the next attempt", lambda: context.attempts.create(wanted))
 
     def _wanted(self, attempt: Attempt, outcome: JobOutcome, counted: bool) -> Attempt:
         """Return the next attempt according to the bucket's present state."""
@@ -56,16 +56,16 @@ class NextAttempt:
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[CompleteCheckpoint], str]:
         """Return the newest checkpoint to resume from, and why; a suspect of *attempt* only after new progress."""
-        parts = self._parts
-        newest, message = parts.patiently("look for checkpoints", parts.checkpoint_to_resume)
+        context = self._context
+        newest, message = context.patiently("look for checkpoints", context.checkpoint_to_resume)
         if attempt is None or newest is None or newest.incarnation >= 0:
             return newest, message
         if made_progress(newest, attempt.reached):
             return newest, message
         # Checkpoints that the job itself wrote to the bucket are never renamed, so skip suspects here.
-        older = parts.patiently(
+        older = context.patiently(
             "look for older checkpoints",
-            lambda: newest_but(parts.checkpoints.complete(), attempt.suspects),
+            lambda: newest_but(context.checkpoints.complete(), attempt.suspects),
         )
         return older, older.message if older is not None else ""
 
@@ -78,13 +78,15 @@ class NextAttempt:
         if wanted.failures < self._settings.failures:
             return ""
         # Without an exit code the job never ran, so a missing worker cannot have made it fail.
-        missing = None if outcome.code is None else silent_peer(self._parts, attempt.attempt)
+        missing = None if outcome.code is None else silent_peer(self._context, attempt.attempt)
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
-        tried = self._parts.patiently("put suspects back", lambda: acquit(self._parts.checkpoints, wanted))
+        tried = self._context.patiently(
+            "put suspects back", lambda: acquit(self._context.checkpoints, wanted)
+        )
         count = f"{wanted.failures} attempts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"
-        self._parts.patiently("give up", lambda: self._parts.attempts.give_up(text))
+        self._context.patiently("give up", lambda: self._context.attempts.give_up(text))
         raise AgentMustEnd(Ending(EndingKind.GAVE_UP, text))
 
     def _without_the_newest(self, attempt: Attempt, wanted: Attempt) -> Attempt:
@@ -93,7 +95,7 @@ class NextAttempt:
 
         Worker 0 decides; the others give it SUSPECT_TIMEOUT seconds, so that there is one decision.
         """
-        parts = self._parts
+        context = self._context
         newest, _message = self._newest(attempt)
         if newest is None or not should_go_back(attempt, wanted, newest):
             return wanted
@@ -101,15 +103,17 @@ class NextAttempt:
         if self._settings.worker:
             self._pause(attempt, SUSPECT_TIMEOUT)
             return wanted
-        newer = parts.patiently("look for a newer incarnation", parts.attempts.newer_incarnation)
+        newer = context.patiently("look for a newer incarnation", context.attempts.newer_incarnation)
         if newer is not None:
             # A replacement may be restoring this checkpoint now, so it must not be renamed.
             raise AgentMustEnd(Ending(EndingKind.FENCED, f"TPU #{newer} exists, this machine is not needed"))
-        return parts.patiently("go one checkpoint back", lambda: go_back(parts.checkpoints, wanted, newest))
+        return context.patiently(
+            "go one checkpoint back", lambda: go_back(context.checkpoints, wanted, newest)
+        )
 
     def _pause(self, attempt: Attempt, seconds: float) -> None:
-        clock = self._parts.clock
+        clock = self._context.clock
         end = clock.monotonic() + seconds
         # Stop waiting as soon as another worker has created the next attempt.
-        while clock.monotonic() < end and not self._parts.end_requests.overtaken(attempt.attempt):
-            self._parts.end_requests.wait(min(0.5, max(0.0, end - clock.monotonic())))
+        while clock.monotonic() < end and not self._context.end_requests.overtaken(attempt.attempt):
+            self._context.end_requests.wait(min(0.5, max(0.0, end - clock.monotonic())))

@@ -12,9 +12,9 @@ from orchestrator.agent.attempt.install_bundle import fetch
 from orchestrator.agent.attempt.rescue import read_manifests
 from orchestrator.agent.checkpoints.local_checkpoints import RESTORING
 from orchestrator.agent.checkpoints.restore import NOTHING, Restored
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
 from orchestrator.contract.bucket.uncommitted_manifest import SavedPlace, UncommittedFile, outputs_before
@@ -22,67 +22,67 @@ from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, DamagedError, SliceSizeError, TransientError
 
 
-def fetch_code(parts: Parts) -> None:
+def fetch_code(context: AgentContext) -> None:
     """Download the bundle and switch `current` to it. Raise OSError for every failure."""
     try:
-        fetch(parts.settings.layout, parts.bucket, parts.settings.bundle)
+        fetch(context.settings.layout, context.bucket, context.settings.bundle)
     except AgentError as error:
         # `up` may replace a damaged archive, so it is retried like a missing one.
         raise OSError(str(error)) from error
-    parts.status.time("fetched", again=False)
+    context.status.time("fetched", again=False)
 
 
-def pull_image(parts: Parts) -> Optional[JobOutcome]:
+def pull_image(context: AgentContext) -> Optional[JobOutcome]:
     """Pull the image of `job.image`, if one is set; return an outcome if that fails, else None."""
-    if parts.container is None:
+    if context.container is None:
         return None
-    parts.status.time("image_began")
+    context.status.time("image_began")
     try:
-        parts.patiently("read which image it is", parts.container.known)
-        parts.container.pull()
+        context.patiently("read which image it is", context.container.known)
+        context.container.pull()
     except TransientError as error:
         return JobOutcome(JobOutcomeKind.EXCUSED, str(error))
     except (AgentError, OSError) as error:
         # If a machine has pulled this image before, name and permissions are right: the registry is at fault.
-        known = parts.patiently("read which image it is", parts.container.known)
+        known = context.patiently("read which image it is", context.container.known)
         return JobOutcome(JobOutcomeKind.EXCUSED if known else JobOutcomeKind.FAILED, str(error))
-    parts.status.time("image_ready")
-    parts.status.set(image=parts.container.pinned)
+    context.status.time("image_ready")
+    context.status.set(image=context.container.pinned)
     return None
 
 
-def install_wanted_python(parts: Parts) -> Optional[JobOutcome]:
+def install_wanted_python(context: AgentContext) -> Optional[JobOutcome]:
     """Install the Python of `job.python`; return an outcome if that fails, else None."""
     try:
-        own_python(parts.environ, parts.settings.layout, lambda: parts.bucket)
+        own_python(context.environ, context.settings.layout, lambda: context.bucket)
     except (AgentError, OSError) as error:
         return JobOutcome(JobOutcomeKind.FAILED, str(error))
     return None
 
 
-def restore_checkpoint(parts: Parts, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
+def restore_checkpoint(context: AgentContext, attempt: Attempt) -> Tuple[Restored, Optional[JobOutcome]]:
     """
     Restore the checkpoint of an attempt to the disk; return also an outcome if that fails.
 
     Must not run beside the job or a commit, since it moves files in the job's checkpoint folder.
     """
-    parts.status.time("restore_began")
-    restore = partial(parts.restorer.restore, attempt)
+    context.status.time("restore_began")
+    restore = partial(context.restorer.restore, attempt)
     try:
         try:
-            restored = parts.patiently("restore", restore)
+            restored = context.patiently("restore", restore)
         except DamagedError:
             # A failed comparison may be a bad download, so it is repeated once before the checkpoint
             # counts as torn.
-            restored = parts.patiently("restore", restore)
+            restored = context.patiently("restore", restore)
     except DamagedError as error:
-        parts.patiently("put the torn checkpoint aside", partial(parts.restorer.discard, attempt))
+        context.patiently("put the torn checkpoint aside", partial(context.restorer.discard, attempt))
         return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
     except SliceSizeError as error:
         return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
-    if parts.format.at_end and not parts.settings.checkpoints.in_bucket:
-        parts.patiently("restore outputs", partial(restore_outputs, parts))
-    parts.status.time("restored")
+    if context.format.at_end and not context.settings.checkpoints.in_bucket:
+        context.patiently("restore outputs", partial(restore_outputs, context))
+    context.status.time("restored")
     return restored, None
 
 
@@ -90,18 +90,18 @@ NO_PLACE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY, errno.EN
 """Errors that mean that a name cannot exist in this folder; a retry cannot help."""
 
 
-def restore_outputs(parts: Parts) -> None:
+def restore_outputs(context: AgentContext) -> None:
     """
     Fill an empty output folder with the files that earlier machines of this job have uploaded.
 
     Raise AgentError or OSError. A file whose checksum is wrong is skipped; the job creates it again.
     """
-    folder = parts.local.folder
+    folder = context.local.folder
     folder.mkdir(parents=True, exist_ok=True)
-    mine = parts.settings
+    mine = context.settings
     files: Dict[str, UncommittedFile] = {}
     if not outputs_in(folder):
-        held = read_manifests(parts.bucket, mine.incarnation)
+        held = read_manifests(context.bucket, mine.incarnation)
         job = (mine.bundle, mine.settings_digest, mine.workers)
         files = outputs_before(held, mine.worker, mine.incarnation, job)
     if not files:
@@ -117,7 +117,7 @@ def restore_outputs(parts: Parts) -> None:
             continue
         place, target = temporary / "file", folder / stored.name[len(start) :]
         try:
-            digest = parts.bucket.download(stored.object, place, stored.size)
+            digest = context.bucket.download(stored.object, place, stored.size)
         except DamagedError as error:
             say(f"{stored.name} does not come back: {error}")
             continue
@@ -135,4 +135,4 @@ def restore_outputs(parts: Parts) -> None:
             continue
         count += 1
     shutil.rmtree(str(temporary), ignore_errors=True)
-    parts.log.say(f"{count} outputs of earlier machines are back")
+    context.log.say(f"{count} outputs of earlier machines are back")

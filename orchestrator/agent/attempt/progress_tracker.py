@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import List, Optional
 
 from orchestrator.agent.attempt.save_pauses import SavePauses
-from orchestrator.agent.parts import Parts
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.telemetry.progress import (
     COMMITS,
     EVENTS,
@@ -22,16 +22,16 @@ from orchestrator.contract.printed.stream import Stream
 class ProgressTracker:
     """The job's progress; *moved_at* is the monotonic time of the last change of its step."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._clock = parts.clock
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._clock = context.clock
         self.begin(trains=False)
 
     def begin(self, *, trains: bool) -> None:
         """Reset for a new start; *trains* is false for a command that does not train, such as `job.setup`."""
         self._trains = trains
         self._stream = Stream()
-        self._output = Output(self._parts.settings.progress)
+        self._output = Output(self._context.settings.progress)
         self._reported = ProgressReader()
         self._known = Known()
         self._source = ""
@@ -40,7 +40,7 @@ class ProgressTracker:
         self._save: Optional[int] = None
         self._began = False
         self.moved_at = self._clock.monotonic()
-        self._parts.events.begin(self._clock.now())
+        self._context.events.begin(self._clock.now())
 
     @property
     def reached(self) -> Optional[int]:
@@ -49,7 +49,7 @@ class ProgressTracker:
 
     def take_output(self, data: bytes) -> None:
         """Pass output of the job to the log and the step reader; safe from any thread, never raises."""
-        self._parts.log.write(data)
+        self._context.log.write(data)
         if self._trains:
             self._stream.feed(data)
 
@@ -58,14 +58,16 @@ class ProgressTracker:
         if not self._trains:
             return
         self._output.read(self._stream.lines(last))
-        reported, printed = read_progress(self._parts.settings.layout.progress), self._output.now()
+        reported, printed = read_progress(self._context.settings.layout.progress), self._output.now()
         if reported.save_pause is not None and reported.save_pause != self._reported.save_pause:
             # The file keeps its content until the job rewrites it, so the same number is not a second save.
-            self._parts.save_interval.take_reported(reported.save_pause)
+            self._context.save_interval.take_reported(reported.save_pause)
         self._reported = reported
         saved = self._saved()
-        now = known(reported, printed, self._parts.events.newest, saved, resumed, self._parts.settings.target)
-        self._parts.status.warn("job.progress", self._output.message)
+        now = known(
+            reported, printed, self._context.events.newest, saved, resumed, self._context.settings.target
+        )
+        self._context.status.warn("job.progress", self._output.message)
         self._measure(now, saved, resumed)
         if now == self._known:
             return
@@ -76,15 +78,15 @@ class ProgressTracker:
             # A save beyond the last printed step, as at every stop, does not make it a job that prints none.
             self._source = now.source
         rate = self._rate.value if printed.rate is None else printed.rate
-        self._parts.status.set(
+        self._context.status.set(
             step=now.step, loss=now.loss, loss_step=now.loss_step, rate=rate, reported_target_steps=now.total,
             progress_from=self._source,
         )  # fmt: skip
-        self._parts.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
+        self._context.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
         """Return the newest step that the job has saved, on disk or in the bucket; None if saves have no step."""
-        steps = (self._parts.local.newest, self._parts.committer.proven)
+        steps = (self._context.local.newest, self._context.committer.proven)
         return max((step for step in steps if step is not None), default=None)
 
     def _measure(self, now: Known, saved: Optional[int], resumed: Optional[int]) -> None:
@@ -96,12 +98,12 @@ class ProgressTracker:
             found += self._pauses.step(self._clock.monotonic(), now.step)
         if saved is not None and saved > max(-1 if n is None else n for n in (self._save, resumed)):
             self._save = saved
-            self._parts.save_interval.take_save(self._clock.monotonic())
+            self._context.save_interval.take_save(self._clock.monotonic())
             # A count of saves is not a step.
-            if not self._parts.status.get("committed_counted"):
+            if not self._context.status.get("committed_counted"):
                 found += self._pauses.saved(self._clock.monotonic(), saved)
         for seconds in found:
-            self._parts.save_interval.take_measured(seconds)
+            self._context.save_interval.take_measured(seconds)
 
     def _record_step(self, now: Known, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)
@@ -112,17 +114,17 @@ class ProgressTracker:
         if now.step == self._known.step:
             return
         self.moved_at = self._clock.monotonic()
-        self._parts.status.time("first_step", again=not self._began)
-        self._parts.status.set(progress_at=self._clock.now())
+        self._context.status.time("first_step", again=not self._began)
+        self._context.status.set(progress_at=self._clock.now())
         self._began = True
 
     def _record_first_step(self, step: int, resumed: Optional[int]) -> None:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
-        self._parts.status.set(began_at=step)
+        self._context.status.set(began_at=step)
         # If saves are only counted, the number is a guess and proves nothing.
-        counted = bool(self._parts.status.get("committed_counted"))
+        counted = bool(self._context.status.get("committed_counted"))
         ignored = resumed is not None and step < resumed and not counted
         text = f"the job begins at step {step}, but step {resumed} is restored: "
-        self._parts.status.warn(
-            "resume", text + self._parts.local.ignored_message(resumed) if ignored else ""
+        self._context.status.warn(
+            "resume", text + self._context.local.ignored_message(resumed) if ignored else ""
         )

@@ -17,7 +17,7 @@ from orchestrator.agent.checkpoints.uncommitted import (
     stray_in,
 )
 from orchestrator.agent.cloud.storage import JobBucket
-from orchestrator.agent.parts import PAUSES, Parts
+from orchestrator.agent.context import PAUSES, AgentContext
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import retried
 from orchestrator.contract.bucket.object_names import UNCOMMITTED
@@ -65,17 +65,17 @@ class Rescue:
     from earlier machines, are not sent again.
     """
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
-        self._clock = parts.clock
-        self._settings = parts.settings
+    def __init__(self, context: AgentContext) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._settings = context.settings
         self._until: Optional[float] = None
         self._written = 0.0
 
     def found(self, committed: Optional[int], since: float) -> FoundFiles:
         """Return what no commit up to step *committed* contains. Raises OSError."""
-        home = self._parts.environ.get("HOME", "")
-        return find_uncommitted(self._settings, self._parts.local, committed, since, home)
+        home = self._context.environ.get("HOME", "")
+        return find_uncommitted(self._settings, self._context.local, committed, since, home)
 
     def after_the_end(
         self, attempt: Attempt, committed: Optional[int], files: FoundFiles
@@ -88,7 +88,7 @@ class Rescue:
         manifest = self._manifest(
             attempt.attempt, RescueMoment.UNCOMMITTED if committed is None else RescueMoment.BESIDE
         )
-        return self._upload_files(*files, manifest, self._parts.patiently)
+        return self._upload_files(*files, manifest, self._context.patiently)
 
     def in_time(
         self, moment: RescueMoment, attempt: int, committed: Optional[int], since: float, timeout: float
@@ -106,7 +106,7 @@ class Rescue:
             if found:
                 self._upload_files(found, skipped, self._manifest(attempt, moment), self._hurried)
         except (AgentError, OSError) as error:
-            self._parts.status.warn("rescue", f"not everything is in the bucket: {error}")
+            self._context.status.warn("rescue", f"not everything is in the bucket: {error}")
 
     def earlier(self) -> Tuple[UncommittedManifest, ...]:
         """Return the uncommitted files of earlier machines on which this same job exited with status 0."""
@@ -120,9 +120,9 @@ class Rescue:
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
         place, _, name = shown.partition("/")
-        if not shown and self._parts.status.get("uncommitted_place") == BUCKET:
-            place, name = BUCKET, str(self._parts.status.get("uncommitted"))
-        self._parts.status.set(
+        if not shown and self._context.status.get("uncommitted_place") == BUCKET:
+            place, name = BUCKET, str(self._context.status.get("uncommitted"))
+        self._context.status.set(
             uncommitted_files=len(manifest.files), uncommitted_bytes=manifest.size,
             uncommitted_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
             uncommitted_state=self.state_of(place, name),
@@ -133,7 +133,7 @@ class Rescue:
         if place != SavedPlace.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
-            for one in self._parts.local.checkpoints():
+            for one in self._context.local.checkpoints():
                 if one.save.holds(name):
                     return one.state.value
         return ""
@@ -141,7 +141,7 @@ class Rescue:
     def recall(self) -> None:
         """Put what an earlier agent of this machine has uploaded into the heartbeat."""
         name = manifest_name(self._settings.incarnation, self._settings.worker)
-        held = self._parts.patiently("read the manifest", lambda: self._parts.bucket.read(name))
+        held = self._context.patiently("read the manifest", lambda: self._context.bucket.read(name))
         with contextlib.suppress(DamagedError):
             if held is not None:
                 self.report(parse(held.data, name))
@@ -167,7 +167,7 @@ class Rescue:
                     # A rewritten manifest keeps the entries that it had before.
                     uploaded[stored.name] = stored
         # Files named by a manifest may have been deleted since; those are sent again.
-        there: Set[str] = set(call("list unclaimed/", lambda: self._parts.bucket.list(UNCOMMITTED)))
+        there: Set[str] = set(call("list unclaimed/", lambda: self._context.bucket.list(UNCOMMITTED)))
         known = {key: stored for key, stored in known.items() if stored.object in there and key[0]}
         if manifest.moment is RescueMoment.UNCOMMITTED:
             uploaded.update((one.name, one) for one in call("list the checkpoints", self._in_bucket))
@@ -227,7 +227,7 @@ class Rescue:
 
     def _upload(self, target: str, path: Path, size: int) -> str:
         try:
-            return self._parts.bucket.upload(target, path, size)
+            return self._context.bucket.upload(target, path, size)
         except OSError as error:
             # An error of the disk, so waiting cannot help; the other files are still uploaded.
             raise DamagedError(f"{path}: {error}") from error
@@ -235,19 +235,19 @@ class Rescue:
     def _write(self, manifest: UncommittedManifest, call: Call) -> None:
         """Write the manifest; every file that it names is already in the bucket."""
         name = manifest_name(manifest.incarnation, manifest.worker)
-        call("write the manifest", lambda: self._parts.bucket.write(name, manifest.text().encode()))
+        call("write the manifest", lambda: self._context.bucket.write(name, manifest.text().encode()))
         self._written = self._clock.monotonic()
         self.report(manifest)
 
     def _manifests(self) -> List[UncommittedManifest]:
-        return read_manifests(self._parts.bucket, self._settings.incarnation)
+        return read_manifests(self._context.bucket, self._settings.incarnation)
 
     def _in_bucket(self) -> List[UncommittedFile]:
         """Return the files that the job itself wrote to the bucket, under their names there."""
         if not self._settings.checkpoints.in_bucket:
             return []
-        prefix = self._parts.checkpoints.prefix()
-        sizes = self._parts.bucket.sizes(prefix)
+        prefix = self._context.checkpoints.prefix()
+        sizes = self._context.bucket.sizes(prefix)
         return [
             UncommittedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
             for name, size in sorted(sizes.items())
@@ -260,7 +260,7 @@ class Rescue:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self._parts.status.warn("rescue", f"{doing}: {error}")
+            self._context.status.warn("rescue", f"{doing}: {error}")
 
         clock = self._clock
         remaining = (self._until or 0.0) - clock.monotonic()
@@ -300,38 +300,38 @@ _Named = Tuple[SavedPlace, str]
 class Uncommitted:
     """Reports in the heartbeat that files look like saves although nothing is committed."""
 
-    def __init__(self, parts: Parts, rescue: Rescue, since: Callable[[], float]) -> None:
-        self._parts = parts
+    def __init__(self, context: AgentContext, rescue: Rescue, since: Callable[[], float]) -> None:
+        self._context = context
         self._rescue = rescue
         self._since = since
         self._found_at: Dict[_Named, float] = {}
 
     def observe(self) -> None:
         """Update the heartbeat's `uncommitted` fields. Raise OSError or AgentError."""
-        status = self._parts.status
-        if status.get("phase") != Phase.RUN or self._parts.format.at_end:
+        status = self._context.status
+        if status.get("phase") != Phase.RUN or self._context.format.at_end:
             return
         if status.get("committed_step") is not None:
             status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
         # By our own clock, since a job may set any modification time.
-        now, named = self._parts.clock.monotonic(), self._names()
+        now, named = self._context.clock.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
-        quiet = QUIET * self._parts.settings.heartbeat
+        quiet = QUIET * self._context.settings.heartbeat
         # Report the newest one, which matters most.
         lying = [one for one in named if now - self._found_at[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
         state = self._rescue.state_of(place, name)
-        if not name and not self._parts.settings.worker:
-            name = stray_in(self._parts.bucket, self._since())
+        if not name and not self._context.settings.worker:
+            name = stray_in(self._context.bucket, self._since())
             place = BUCKET if name else ""
         status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
         """Return files that look like saves and are not about to be committed, newest first."""
-        if self._parts.settings.checkpoints.in_bucket:
-            prefix = self._parts.checkpoints.prefix()
-            names, folders = self._parts.bucket.level(prefix)
+        if self._context.settings.checkpoints.in_bucket:
+            prefix = self._context.checkpoints.prefix()
+            names, folders = self._context.bucket.level(prefix)
             saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]
             return [(SavedPlace.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
@@ -346,7 +346,7 @@ class Uncommitted:
     def _whole(self) -> Set[str]:
         """Return the names of complete saves, which are about to be committed."""
         found: Set[str] = set()
-        for one in self._parts.local.checkpoints():
+        for one in self._context.local.checkpoints():
             if one.complete and one.save.files is None:
                 found.add(one.save.folder)
             elif one.complete:

@@ -21,13 +21,13 @@ from orchestrator.agent.attempt.prepare import (
 )
 from orchestrator.agent.attempt.progress_tracker import ProgressTracker
 from orchestrator.agent.checkpoints.restore import NOTHING
+from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
 from orchestrator.agent.machine.accelerator import obstacles
 from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of, with_last_line
-from orchestrator.agent.parts import Parts
 from orchestrator.agent.side_threads import Task, say
 from orchestrator.contract.agent_lines import attempt_text
 from orchestrator.contract.formats.base import Format
@@ -48,12 +48,12 @@ SUSPICIOUS_FAILURES = 2
 class AttemptRunner:
     """Runs attempts; *record* is the state of the last one, as in state/job.json."""
 
-    def __init__(self, parts: Parts, record: AttemptRecord) -> None:
-        self._parts = parts
-        self._clock = parts.clock
-        self._settings = parts.settings
+    def __init__(self, context: AgentContext, record: AttemptRecord) -> None:
+        self._context = context
+        self._clock = context.clock
+        self._settings = context.settings
         self.record = record
-        self._progress = ProgressTracker(parts)
+        self._progress = ProgressTracker(context)
         self._restored = NOTHING
 
     def run(self, attempt: Attempt) -> JobOutcome:
@@ -62,10 +62,10 @@ class AttemptRunner:
 
         Raise AgentMustEnd after the job was stopped within its grace and the last commit was tried.
         """
-        parts = self._parts
-        parts.committer.end()
-        parts.status.close_attempt()
-        parts.status.set(
+        context = self._context
+        context.committer.end()
+        context.status.close_attempt()
+        context.status.set(
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
             failures=attempt.failures,
@@ -81,11 +81,11 @@ class AttemptRunner:
             progress_from="",
             message="",
         )
-        parts.status.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
+        context.status.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._target_reached(attempt):
-            prove = partial(parts.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
-            if parts.patiently("read the manifest", prove):
+            prove = partial(context.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
+            if context.patiently("read the manifest", prove):
                 return JobOutcome(
                     JobOutcomeKind.DONE,
                     f"step {attempt.resume_step} is saved in the bucket, the target is {target}",
@@ -98,18 +98,18 @@ class AttemptRunner:
 
     def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Restore the checkpoint and install code, data and packages; return None when the job can start."""
-        restore = Task("restore", partial(restore_checkpoint, self._parts, attempt))
+        restore = Task("restore", partial(restore_checkpoint, self._context, attempt))
         # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
-        self._parts.patiently("fetch the bundle", partial(fetch_code, self._parts))
-        if attempt.failures == SUSPICIOUS_FAILURES and self._parts.caches.has_restored_packages():
+        self._context.patiently("fetch the bundle", partial(fetch_code, self._context))
+        if attempt.failures == SUSPICIOUS_FAILURES and self._context.caches.has_restored_packages():
             self._discard_restored_packages("the job has failed twice")
-        image = Task("image", partial(pull_image, self._parts))
+        image = Task("image", partial(pull_image, self._context))
         # Without `job.image` the key of the caches is known already, so their download starts now.
-        caches = Task("caches", self._parts.caches.restore) if self._parts.container is None else None
-        failed = download_data(self._parts)
+        caches = Task("caches", self._context.caches.restore) if self._context.container is None else None
+        failed = download_data(self._context)
         failed = self._wait(image) or failed
         if failed is None or caches is not None:
-            self._wait(caches or Task("caches", self._parts.caches.restore))
+            self._wait(caches or Task("caches", self._context.caches.restore))
         failed = failed or self._install(attempt)
         if failed is not None:
             # The restore moves files, so it must end before another attempt starts.
@@ -118,113 +118,113 @@ class AttemptRunner:
             except AgentMustEnd:
                 raise
             except Exception as error:  # The attempt has already failed for another reason.
-                self._parts.status.warn("restore", repr(error))
+                self._context.status.warn("restore", repr(error))
             return failed
-        self._parts.status.set(phase=Phase.RESTORE, message="")
+        self._context.status.set(phase=Phase.RESTORE, message="")
         self._restored, outcome = self._wait(restore)
-        self._parts.status.set(committed_counted=self._restored.counted)
+        self._context.status.set(committed_counted=self._restored.counted)
         return outcome
 
     def _install(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Install what the job needs; if that fails with packages of an earlier machine, retry without them."""
-        failed = install_wanted_python(self._parts) or self._set_up(attempt)
+        failed = install_wanted_python(self._context) or self._set_up(attempt)
         if (
             failed is None
             or failed.kind is not JobOutcomeKind.FAILED
-            or not self._parts.caches.has_restored_packages()
+            or not self._context.caches.has_restored_packages()
         ):
             return failed
         self._discard_restored_packages(failed.message)
-        return install_wanted_python(self._parts) or self._set_up(attempt)
+        return install_wanted_python(self._context) or self._set_up(attempt)
 
     def _discard_restored_packages(self, message: str) -> None:
         note = f"{message}, with the Python packages of an earlier machine: they are removed, and setup runs again"
         say(note)
-        self._parts.log.say(note)
-        self._parts.patiently("remove the packages", self._parts.caches.discard)
+        self._context.log.say(note)
+        self._context.patiently("remove the packages", self._context.caches.discard)
 
     def _wait(self, task: Task[T]) -> T:
         """Return a task's result or raise its exception; raise AgentMustEnd as soon as the agent must end."""
         while task.is_alive():
             # Not a pause: most tasks are over in a moment, and the job waits for each.
             task.join(TICK)
-            self._parts.end_requests.check()
+            self._context.end_requests.check()
         return task.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
         settings = self._settings
         mark = settings.layout.setup_done(settings.bundle)
-        container = self._parts.container
+        container = self._context.container
         if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
             return None
-        self._parts.status.set(phase=Phase.SETUP, message="")
-        self._parts.status.time("setup_began")
-        self._parts.log.say(f"setup runs, for code {settings.bundle[:12]}")
+        self._context.status.set(phase=Phase.SETUP, message="")
+        self._context.status.time("setup_began")
+        self._context.log.say(f"setup runs, for code {settings.bundle[:12]}")
         outcome = self._run_command(
-            attempt, settings.setup, for_setup(job_environ(self._parts, attempt, self._restored.path))
+            attempt, settings.setup, for_setup(job_environ(self._context, attempt, self._restored.path))
         )
         if outcome.kind is JobOutcomeKind.DONE:
-            self._parts.status.time("setup_done")
+            self._context.status.time("setup_done")
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
-            self._parts.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
+            self._context.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
-        message = with_last_line(outcome.message, outcome.code or 0, self._parts.log.tail())
+        message = with_last_line(outcome.message, outcome.code or 0, self._context.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
         return JobOutcome(outcome.kind, message)
 
     def _train(self, attempt: Attempt) -> JobOutcome:
-        parts, settings = self._parts, self._settings
+        context, settings = self._context, self._settings
         # Read at each start, so that a new version of a secret applies without a push.
-        secrets = parts.patiently("read the secrets", parts.secrets.read)
+        secrets = context.patiently("read the secrets", context.secrets.read)
         number = f"{'save' if self._restored.counted else 'step'} {attempt.resume_step}"
         origin = "start from the beginning" if attempt.resume_step is None else f"resume from {number}"
-        parts.log.say(
+        context.log.say(
             attempt_text(settings.incarnation, settings.worker, attempt.attempt, origin, attempt.message)
         )
         for note in self._restored.notes:
             say(note)
-            parts.log.say(note)
+            context.log.say(note)
         if self._restored.path:
             also = "the job finds this path in TPUCTL_RESUME too"
-            parts.log.say(f"checkpoint: {self._restored.path} ({also})")
+            context.log.say(f"checkpoint: {self._restored.path} ({also})")
         found = obstacles()
         for note in found:
             say(note)
-            parts.log.say(note)
+            context.log.say(note)
         attempts = self.record.attempts + 1
-        parts.status.set(phase=Phase.RUN, attempts=attempts, message="; ".join(found)[:MESSAGE])
+        context.status.set(phase=Phase.RUN, attempts=attempts, message="; ".join(found)[:MESSAGE])
         self._save_record(attempts=attempts)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
-            parts.heartbeat_writer.report(5.0, at_once=True)
+            context.heartbeat_writer.report(5.0, at_once=True)
         # Beyond the target the count is only a guess: with a proven step the job would be done.
         proven = not self._target_reached(attempt)
         # A skipped checkpoint is still in the job's own bucket and must not count as progress.
         floor = attempt.reached if settings.checkpoints.in_bucket else attempt.resume_step
-        parts.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
-        environ = {**for_job(job_environ(parts, attempt, self._restored.path)), **secrets}
-        parts.save_interval.begin()
+        context.committer.begin(attempt.attempt, floor, proven=proven, starting=True)
+        environ = {**for_job(job_environ(context, attempt, self._restored.path)), **secrets}
+        context.save_interval.begin()
         try:
-            outcome = self._run_command(attempt, settings.command, environ, settings.target, parts.format)
+            outcome = self._run_command(attempt, settings.command, environ, settings.target, context.format)
         finally:
-            parts.save_interval.end(
-                lost=(parts.status.get("step") or 0) > (parts.status.get("committed_step") or 0)
+            context.save_interval.end(
+                lost=(context.status.get("step") or 0) > (context.status.get("committed_step") or 0)
             )
         if outcome.kind is JobOutcomeKind.OVERTAKEN:
             return outcome
         if outcome.code == 0:
             # Before the commit, which may take long: an agent killed in it must not run the finished job again.
             self._save_record(finished=outcome.message, reached=self._progress.reached)
-        return conclude(parts, attempt, outcome)
+        return conclude(context, attempt, outcome)
 
     def conclude_finished(self, attempt: Attempt) -> JobOutcome:
         """Commit and judge a job that exited with status 0 under an earlier agent, without running it again."""
-        status, step = self._parts.status, attempt.resume_step
+        status, step = self._context.status, attempt.resume_step
         status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
-        self._parts.committer.begin(attempt.attempt, step, proven=not self._target_reached(attempt))
-        target, framework = self._settings.target, self._parts.format
-        outcome = outcome_of(0, target, self.record.reached, self._parts.committer.proven, framework)
-        return conclude(self._parts, attempt, outcome)
+        self._context.committer.begin(attempt.attempt, step, proven=not self._target_reached(attempt))
+        target, framework = self._settings.target, self._context.format
+        outcome = outcome_of(0, target, self.record.reached, self._context.committer.proven, framework)
+        return conclude(self._context, attempt, outcome)
 
     def _run_command(
         self,
@@ -235,16 +235,16 @@ class AttemptRunner:
         framework: Optional[Format] = None,
     ) -> JobOutcome:
         """Run a command to its end; *framework* is None for `job.setup`, which does not train."""
-        parts, layout = self._parts, self._settings.layout
+        context, layout = self._context, self._settings.layout
         what = UserCommand.SETUP if framework is None else UserCommand.JOB
         with contextlib.suppress(FileNotFoundError):
             # The file is from the start before; its step would be taken for the present one.
             layout.progress.unlink()
         self._progress.begin(trains=framework is not None)
-        parts.log.begin_tail()
+        context.log.begin_tail()
         if framework is not None:
             # The job will write there from now on. During `job.setup` the restore still uses that folder.
-            parts.local.forget()
+            context.local.forget()
         self._save_record(
             incarnation=self._settings.incarnation,
             attempt=attempt.attempt,
@@ -257,8 +257,8 @@ class AttemptRunner:
         )
         try:
             argv = ["bash", "-c", command]
-            if parts.container is not None:
-                argv = parts.container.argv(command, environ, setup=framework is None)
+            if context.container is not None:
+                argv = context.container.argv(command, environ, setup=framework is None)
             job = Job(layout.root, argv, layout.current, environ, self._progress.take_output)
         except OSError as error:
             return JobOutcome(JobOutcomeKind.FAILED, f"{what.value} cannot be started: {error}")
@@ -267,32 +267,32 @@ class AttemptRunner:
             with contextlib.suppress(OSError):
                 self.record = attempt_record.save(layout, self.record.with_session(job.session))
             if framework is not None:
-                parts.status.time("spawned")
+                context.status.time("spawned")
             outcome = self._wait_for_end(job, attempt, target, framework, what)
             is_set_up = framework is None and outcome.kind is JobOutcomeKind.DONE
-            return (parts.container.keep_setup() if is_set_up and parts.container else None) or outcome
+            return (context.container.keep_setup() if is_set_up and context.container else None) or outcome
         except AgentMustEnd as must_end:
-            parts.status.set(phase=Phase.STOPPING, message=must_end.ending.message)
+            context.status.set(phase=Phase.STOPPING, message=must_end.ending.message)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
             cut_off = must_end.ending.kind is EndingKind.CUT_OFF
             job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, grace) if cut_off else grace)
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
-                parts.local.rest(in_order=True)
+                context.local.rest(in_order=True)
             # Before the commit, since the machine may be gone when that ends.
             self._progress.observe(attempt.resume_step, last=True)
-            commit_in_time(parts)
+            commit_in_time(context)
             raise
         finally:
             self._clear(job)
             self._progress.observe(attempt.resume_step, last=True)
-            parts.status.set(exit_code=job.exit_code())
+            context.status.set(exit_code=job.exit_code())
 
     def _save_record(self, **changes: Any) -> None:
         """Write state/job.json before the event that it records; wait while the disk is full."""
         save = partial(attempt_record.save, self._settings.layout, self.record, **changes)
-        self.record = self._parts.patiently("write state/job.json", save)
+        self.record = self._context.patiently("write state/job.json", save)
 
     def _wait_for_end(
         self,
@@ -305,16 +305,16 @@ class AttemptRunner:
         reached_at: Optional[float] = None
         while True:
             code = job.exit_code()
-            if code is not None and self._parts.container is not None:
+            if code is not None and self._context.container is not None:
                 code = ended(code)
             self._progress.observe(attempt.resume_step, last=code is not None)
-            committed = self._parts.committer.proven
+            committed = self._context.committer.proven
             if code is not None:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
                 with contextlib.suppress(OSError):
-                    self._parts.local.checkpoints()
+                    self._context.local.checkpoints()
                 return outcome_of(code, target, self._progress.reached, committed, framework, what)
-            if self._parts.end_requests.overtaken(attempt.attempt):
+            if self._context.end_requests.overtaken(attempt.attempt):
                 return JobOutcome(JobOutcomeKind.OVERTAKEN, "the gang has gone on")
             if self._stalled():
                 job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
@@ -325,27 +325,27 @@ class AttemptRunner:
                 if reached_at is None:
                     reached_at = self._clock.monotonic()
                     time_to_end = f"the job has {self._settings.grace:g} s to end by itself"
-                    self._parts.log.say(
+                    self._context.log.say(
                         f"step {committed} is saved in the bucket, the target is {target}: {time_to_end}"
                     )
                 if self._clock.monotonic() - reached_at > self._settings.grace:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return outcome_of(0, target, None, committed)
-            self._parts.end_requests.wait(TICK)
+            self._context.end_requests.wait(TICK)
 
     def _stalled(self) -> bool:
-        committed_at = self._parts.status.get("committed_at") or 0.0
+        committed_at = self._context.status.get("committed_at") or 0.0
         if not self._settings.stall or self._clock.now() - committed_at < self._settings.stall:
             return False
-        moved_at = max(self._progress.moved_at, self._parts.log.last_at)
+        moved_at = max(self._progress.moved_at, self._context.log.last_at)
         return self._clock.monotonic() - moved_at > self._settings.stall
 
     def _clear(self, job: Job) -> None:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()
-            self._parts.status.warn("clear", f"processes {living} do not die" if living else "")
+            self._context.status.warn("clear", f"processes {living} do not die" if living else "")
             if not living:
-                self._parts.local.rest()
-                self._parts.log.settle()
+                self._context.local.rest()
+                self._context.log.settle()
                 return

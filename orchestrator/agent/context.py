@@ -1,4 +1,4 @@
-"""Wire the agent's parts, and retry what they all depend on."""
+"""Wire what the agent works with, and retry what all of that depends on."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PAUSES = Backoff(0.5, 15.0)
 
 
 @dataclass(frozen=True)
-class Parts:
-    """The parts of one agent."""
+class AgentContext:
+    """What one agent works with: its settings and clock, the bucket, and an object for each thing it does."""
 
     settings: Settings
     environ: Mapping[str, str]
@@ -95,8 +95,8 @@ class Parts:
         return value
 
 
-def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
-    """Create the parts of one agent from its settings and environment."""
+def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentContext:
+    """Create the context of one agent from its settings and environment."""
     own = trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata, clock)
@@ -119,7 +119,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> Parts:
         Caches(settings, own, shared, status, log, container.digest if container else str),
     )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll, clock)
-    return Parts(
+    return AgentContext(
         settings=settings,
         environ=environ,
         clock=clock,
