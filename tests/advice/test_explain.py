@@ -168,9 +168,9 @@ CASES = {
 }  # fmt: skip
 
 
-def part(name, found):
-    """Return one part of an explanation."""
-    (chosen,) = [p for p in found.parts if p.what == name]
+def item(name, found):
+    """Return one item of an explanation."""
+    (chosen,) = [p for p in found.items if p.what == name]
     return chosen
 
 
@@ -179,7 +179,7 @@ def test_a_rule_is_named_where_it_decides(rule):
     """What comes next is what a pass would do, and the rule's sentence is there to read."""
     what, shown, nexts = CASES[rule]
     found = explain(shown)
-    reported = part(what, found)
+    reported = item(what, found)
     assert (reported.rule, nexts in f"{reported.next} {reported.message}") == (LoopRule(rule), True)
     assert found.rules[LoopRule(rule)] == RULES[LoopRule(rule)]
     assert reported.message
@@ -219,7 +219,7 @@ ONE_RULE = {
 def test_the_rule_is_the_one_that_has_decided(case):
     """Worlds in which a look at the state alone names another rule than the one that the pass followed."""
     what, rule, shown = ONE_RULE[case]
-    assert part(what, explain(shown)).rule is LoopRule(rule)
+    assert item(what, explain(shown)).rule is LoopRule(rule)
 
 
 def test_every_rule_has_its_case_and_stands_in_the_manual():
@@ -232,7 +232,7 @@ def test_every_rule_has_its_case_and_stands_in_the_manual():
 def test_every_change_of_the_next_pass_is_announced(rule):
     """An explanation that keeps a deletion to itself would be worse than none."""
     _, shown, _ = CASES[rule]
-    reported = " ".join(p.next for p in explain(shown).parts)
+    reported = " ".join(p.next for p in explain(shown).items)
     for change in shown.plan.changes:
         if change.kind not in {Kind.BUNDLE, Kind.SIDECARS}:
             assert f"{change.verb.word} {change.kind.title} {change.name}".rstrip() in reported
@@ -240,21 +240,21 @@ def test_every_change_of_the_next_pass_is_announced(rule):
 
 def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     """With a watcher the next look is at most a poll away."""
-    watched = part("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
+    watched = item("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
     assert watched.hint == ""
-    alone = part("TPU", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
+    alone = item("TPU", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
     assert (alone.when, alone.hint) == (None, "tpuctl watch")
 
 
 def test_the_time_of_the_next_try_is_that_of_the_gate():
     """After two refusals for capacity in a zone the wait is ten seconds from the last."""
-    reported = part("TPU", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
+    reported = item("TPU", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
     assert reported.when == pytest.approx(NOW - 1 + 10)
     assert [e.message for e in reported.evidence if e.message.startswith("refused in")] == [
         "refused in us-central1-a (capacity): TPU-300 no more capacity"
     ] * 2
-    elsewhere = part("TPU", explain(observed(REFUSED, **NO_NODE)))
+    elsewhere = item("TPU", explain(observed(REFUSED, **NO_NODE)))
     assert "in us-central1-b" in elsewhere.next
     assert "refused in us-central1-a" in elsewhere.evidence[0].message
 
@@ -265,12 +265,12 @@ def test_the_headline_is_what_needs_the_user_most():
     assert lost.headline == "replacing its TPU: demo-tpu-g1 is PREEMPTED"
     alone = explain(observed(watcher=None, **lately(NodeState.PREEMPTED)))
     assert alone.headline == "TPU lost, no watcher: demo-tpu-g1 is PREEMPTED"
-    assert part("deployment", alone).message.startswith("the job is not done")
-    assert part("deployment", lost).message.startswith("the job is not done")
-    job = part("job", alone)
+    assert item("deployment", alone).message.startswith("the job is not done")
+    assert item("deployment", lost).message.startswith("the job is not done")
+    job = item("job", alone)
     assert job.state == "stopped with its TPU", "no machine runs it"
     assert job.evidence[0].message.startswith("worker 0, last report: run, step 10")
-    job = part("job", explain(observed()))
+    job = item("job", explain(observed()))
     assert (job.state, job.evidence[0].message[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
     assert explain(observed(watcher=None)).headline.endswith(", and no watcher runs")
@@ -283,31 +283,31 @@ def test_evidence_has_its_source_and_its_time():
     """Cloud, record and journal describe the same TPU; money is shown as spent of the budget."""
     watch = replace(spec().watch, budget_usd=40.0, ttl=Duration(7 * 86400))
     found = explain(observed(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
-    reported = part("TPU", found).evidence
+    reported = item("TPU", found).evidence
     assert {e.source for e in reported} == {"cloud", "record", "journal"}
     assert all(e.at is not None and e.at <= NOW for e in reported)
-    text = part("deployment", found).evidence[-1].message
+    text = item("deployment", found).evidence[-1].message
     assert text.startswith(
         "about 0.7500 to 1.50 USD so far (an estimate); the budget of 40 USD counts the higher sum"
     )
     unbilled = explain(replace(observed(wants=spec(watch=watch), usd=1.5), unbilled=True))
-    assert "(an estimate, nothing is billed)" in part("deployment", unbilled).evidence[-1].message
+    assert "(an estimate, nothing is billed)" in item("deployment", unbilled).evidence[-1].message
 
 
 def test_the_reason_of_the_headline_is_not_repeated_below_it():
     """A deployment that is not up has one reason, and it stands in the first line."""
     nothing = {"nodes": Present(()), "vm": Absent(), "bucket": Absent(), "heartbeats": Present(())}
     assert text_of(explain(observed(record(bundle=""), **nothing))).count("`down` has run") == 1
-    assert "why" in text_of(explain(observed())), "a headline of another part leaves the reason of the first"
+    assert "why" in text_of(explain(observed())), "a headline of another item leaves the reason of the first"
 
 
 def test_the_end_has_its_reason_from_reports_or_the_record():
     """No list of machines says that a job is done; the lists are those of whichever cloud it is."""
     found = explain(CASES["end.done"][1])
-    assert part("deployment", found).evidence[0].source == "heartbeat"
+    assert item("deployment", found).evidence[0].source == "heartbeat"
     reported = " ".join(text_of(found).split())
     assert "all workers report that the job is done (from the machine's report" in reported
-    assert part("deployment", explain(CASES["end.limit-reached"][1])).evidence[0].source == "record"
+    assert item("deployment", explain(CASES["end.limit-reached"][1])).evidence[0].source == "record"
     assert "from the cloud's lists" in text_of(explain(observed(**lately(NodeState.PREEMPTED))))
 
 
@@ -320,7 +320,7 @@ def text_of(found):
 
 def test_leftovers_after_down_are_named():
     """Machines that exist though nothing is wanted are shown, with the way to remove them."""
-    reported = part("deployment", explain(observed(record(bundle=""))))
+    reported = item("deployment", explain(observed(record(bundle=""))))
     assert [e.message.split()[0] for e in reported.evidence] == ["demo-tpu-g1", "demo-vm"]
     assert "tpuctl down" in reported.hint
 
@@ -329,13 +329,13 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     """Google's refusal advises to request more quota, which nobody has to."""
     full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
-    found = part("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
+    found = item("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
     assert found.rule is LoopRule.REFUSED_WAIT
     assert found.message.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
     assert (found.next, found.hint) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
     assert found.when == NOW + 5, "as the sentence says, not a poll later"
     alone = observed(was, wants=ONE_ZONE, watcher=None, **lately(NodeState.DELETING))
-    assert part("TPU", explain(alone)).hint == "tpuctl watch"
+    assert item("TPU", explain(alone)).hint == "tpuctl watch"
 
 
 def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
@@ -344,7 +344,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     granted = after_grant((), "us-central1-a", spec().tpu.type, NOW - 900)
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), capacity_history=granted)
     shown = observed(was, wants=ONE_ZONE, **NO_NODE)
-    found = part("TPU", explain(shown))
+    found = item("TPU", explain(shown))
     assert (found.rule, found.message) == (
         LoopRule.REFUSED_WAIT,
         "the old TPU held the quota in us-central1-a until it was deleted",
@@ -357,7 +357,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert "us-central1-a: 1 created" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
-    refused = part("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
+    refused = item("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
     assert refused.hint == "request more"
     assert refused.when == found.when, "the loop wakes when the wait is over"
 
@@ -373,18 +373,18 @@ def test_the_screen_names_no_next_step_where_there_is_none():
 
 
 def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
-    """One screen has 24 rows; the part that needs a person must not scroll away."""
+    """One screen has 24 rows; the item that needs a person must not scroll away."""
     console = Console(width=80, record=True, file=StringIO())
     found = explain(observed(watcher=None))
     # Its VM differs from the file here, which is a remark of its own.
-    found = replace(found, parts=tuple(replace(one, hint="" if one.ok else one.hint) for one in found.parts))
+    found = replace(found, items=tuple(replace(one, hint="" if one.ok else one.hint) for one in found.items))
     render(found, console)
     lines = console.export_text().splitlines()
     assert len(lines) < 24, lines
-    settled = [one for one in found.parts if one.ok and one.next in NO_STEP]
+    settled = [one for one in found.items if one.ok and one.next in NO_STEP]
     assert len(settled) > 1
-    assert sum(line.startswith("  why ") for line in lines) == len(found.parts) - len(settled)
-    assert all(f"{one.what}: {one.state}" in lines for one in found.parts)
+    assert sum(line.startswith("  why ") for line in lines) == len(found.items) - len(settled)
+    assert all(f"{one.what}: {one.state}" in lines for one in found.items)
 
 
 def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu():
@@ -407,7 +407,7 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", why, f"TPU-350 {text}")
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(refusal,))
     facts = replace(observed(was, wants=ONE_ZONE, **NO_NODE), journal=(lost, entry))
-    texts = [one.message for one in part("TPU", explain(facts)).evidence]
+    texts = [one.message for one in item("TPU", explain(facts)).evidence]
     assert sum(text in one for one in texts) == 1
     assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
@@ -415,11 +415,11 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
 
 def test_a_worker_that_installs_has_reported_and_is_not_waited_for_until_a_check_over_ssh():
     """The two minutes are for a machine that has said nothing yet."""
-    silent = part("job", explain(observed(BOOTS, heartbeats=Present(()))))
+    silent = item("job", explain(observed(BOOTS, heartbeats=Present(()))))
     assert silent.next == "a check over SSH, if no worker has reported until then"
     assert silent.when > NOW + 60
     works = observed(BOOTS, heartbeats=Present((beat(phase=Phase.SETUP, step=None),)))
-    installs = part("job", explain(works))
+    installs = item("job", explain(works))
     assert (installs.next, installs.when <= NOW + works.spec.watch.poll) == ("look again", True)
 
 
@@ -427,7 +427,7 @@ def test_the_next_pass_comes_when_the_watcher_has_published_that_it_comes():
     """Who only looks does not know when the watcher looked last; a time that is over means now."""
     for at, shown in ((NOW + 4, NOW + 4), (NOW - 1, NOW)):
         published = replace(observed(**lately(NodeState.CREATING)), next_pass_at=at)
-        parts = {part.what: part for part in explain(published).parts}
-        assert parts["watcher"].when == shown
-    parts = {part.what: part for part in explain(observed(**lately(NodeState.CREATING))).parts}
-    assert parts["watcher"].when == NOW + spec().watch.poll
+        items = {item.what: item for item in explain(published).items}
+        assert items["watcher"].when == shown
+    items = {item.what: item for item in explain(observed(**lately(NodeState.CREATING))).items}
+    assert items["watcher"].when == NOW + spec().watch.poll

@@ -111,6 +111,7 @@ RETIRED = {
     "Begun": "ClaimedStart",
     "_Run": "_StartTimes (of a fleet's task), _Rehearsal",
     "Parts": "AgentContext; a part is of a fleet's task",
+    "ExplainedPart": "ExplainedItem; a part is of a fleet's task",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -364,8 +364,8 @@ def test_explain_names_the_moment_at_which_the_watcher_looks_again(cloud, user):
 
     def explain():
         now = cloud.clock.now()
-        parts = user.run("explain", "--json").document["parts"]
-        looks.append(next(part["when"] for part in parts if part["what"] == "watcher") - now)
+        items = user.run("explain", "--json").document["items"]
+        looks.append(next(item["when"] for item in items if item["what"] == "watcher") - now)
 
     for second in (301, 307):
         cloud.later(second, explain)

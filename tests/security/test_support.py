@@ -159,7 +159,7 @@ def test_what_a_maintainer_needs_is_there(cloud, user, tmp_path):
     assert len(bodies["doctor.json"]) >= 20
     assert bodies["record.json"]["history"]["incarnation"] == 1
     assert [r["name"] for r in bodies["status.json"]["resources"]][-1] == "demo-tpu-g1"
-    assert bodies["explain.json"]["parts"]
+    assert bodies["explain.json"]["items"]
     assert bodies["journal.json"][-1] == "plain words"
     assert bodies["events.json"][-1]["text"] == "failed with plain words"
     assert files["job.log"] == b"w0 g1 step 1\nw0 g1 plain words\n"

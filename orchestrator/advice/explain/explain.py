@@ -3,7 +3,7 @@
 from orchestrator.advice.explain.explanation import (
     DeploymentFacts,
     Evidence,
-    ExplainedPart,
+    ExplainedItem,
     Explanation,
     changes_text,
     journal_of,
@@ -40,48 +40,48 @@ _FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCOMMITTED: FETCH
 
 
 def explain(facts: DeploymentFacts) -> Explanation:
-    """Return why the deployment is in its state, one part for each resource."""
-    # The end first: once it is reached, no other part decides anything.
+    """Return why the deployment is in its state, one item for each resource."""
+    # The end first: once it is reached, no other item decides anything.
     first = _deployment(facts)
     rest = _wanted(facts) if first.ok else _ended(facts)
-    parts = (first, *rest)
-    named = {part.rule: RULES[part.rule] for part in parts}
-    headline = _headline(facts, parts)
-    return Explanation(facts.spec.name, facts.state, headline, facts.world.observed_at, parts, named)
+    items = (first, *rest)
+    named = {item.rule: RULES[item.rule] for item in items}
+    headline = _headline(facts, items)
+    return Explanation(facts.spec.name, facts.state, headline, facts.world.observed_at, items, named)
 
 
-def _wanted(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
-    parts = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), *_saves(facts))
-    return (*parts, explain_job(facts), explain_watcher(facts))
+def _wanted(facts: DeploymentFacts) -> tuple[ExplainedItem, ...]:
+    items = (explain_bucket(facts), explain_vm(facts), explain_tpu(facts), *_saves(facts))
+    return (*items, explain_job(facts), explain_watcher(facts))
 
 
-def _ended(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
+def _ended(facts: DeploymentFacts) -> tuple[ExplainedItem, ...]:
     """Explain the remains of a deployment that has ended or does not exist: where they are."""
     return (explain_watcher(facts),) if facts.watcher is not None else ()
 
 
-def _headline(facts: DeploymentFacts, parts: tuple[ExplainedPart, ...]) -> str:
+def _headline(facts: DeploymentFacts, items: tuple[ExplainedItem, ...]) -> str:
     """Return the most important sentence of the explanation."""
-    first, *rest = parts
+    first, *rest = items
     # See `Explanation.says_first_message`.
     if not first.ok:
         return f"{first.state}: {first.message}"
-    watcher, job = parts[-1], parts[-2]
-    bad_part = next((part for part in rest if not part.ok and part is not watcher), None)
-    if bad_part is None:
+    watcher, job = items[-1], items[-2]
+    bad_item = next((item for item in rest if not item.ok and item is not watcher), None)
+    if bad_item is None:
         watched = "" if watcher.ok else ", and no watcher runs"
         return f"{first.state}: {job.message}{watched}"
-    return f"{first.state}: {bad_part.message}"
+    return f"{first.state}: {bad_item.message}"
 
 
-def _deployment(facts: DeploymentFacts) -> ExplainedPart:
+def _deployment(facts: DeploymentFacts) -> ExplainedItem:
     """Explain whether the deployment continues or has ended."""
     record, plan = facts.record, facts.plan
     if not record.job.bundle:
         leftovers = _leftovers(facts)
         hint = "`tpuctl down` deletes what is left" if leftovers else _go_on(facts)
         message = _not_up_message(facts)
-        return ExplainedPart(
+        return ExplainedItem(
             "deployment", facts.state.phrase, message, LoopRule.END_DOWN, leftovers, hint=hint
         )
     outcome = plan.outcome
@@ -89,7 +89,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         evidence = (_end_evidence(facts, outcome), *_limits(facts))
         nexts = changes_text(plan.changes) or "; ".join(plan.waiting) or "nothing"
         rule, when = _ENDS[outcome], None if plan.settled else next_pass(facts)
-        return ExplainedPart(
+        return ExplainedItem(
             "deployment",
             facts.state.phrase,
             plan.message,
@@ -104,7 +104,7 @@ def _deployment(facts: DeploymentFacts) -> ExplainedPart:
         f"it ends with the job, at the latest when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
     )
     message = "the job is not done, and neither ttl nor budget has been reached"
-    return ExplainedPart(
+    return ExplainedItem(
         "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, ok=True
     )
 
@@ -181,7 +181,7 @@ def _ran(record: Record) -> tuple[Evidence, ...]:
     return (Evidence("record", record.started_at, text),)
 
 
-def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
+def _saves(facts: DeploymentFacts) -> tuple[ExplainedItem, ...]:
     """Explain how often the job is asked to save, if its machines report it."""
     observed = facts.world.heartbeats
     interval = reported_interval(observed.value) if isinstance(observed, Present) else None
@@ -191,13 +191,13 @@ def _saves(facts: DeploymentFacts) -> tuple[ExplainedPart, ...]:
     message = interval.message or "the file says so"
     if interval.seconds is None:
         message = f"job.checkpoint.every is not set{f'; {interval.message}' if interval.message else ''}"
-    return (ExplainedPart("saves", interval.in_words, message, rule, ok=True),)
+    return (ExplainedItem("saves", interval.in_words, message, rule, ok=True),)
 
 
 _SAVE = "let the job save as the format wants, or choose another job.checkpoint.format, then: tpuctl push"
 
 
-def explain_job(facts: DeploymentFacts) -> ExplainedPart:
+def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     """Explain the job from its workers' heartbeats."""
     observed = facts.world.heartbeats
     if isinstance(observed, Unknown):
@@ -218,17 +218,17 @@ def explain_job(facts: DeploymentFacts) -> ExplainedPart:
     if decision.changes:
         message, nexts = decision.changes[0].message, changes_text(decision.changes)
         hint = "" if next_pass(facts) else "tpuctl watch"
-        return ExplainedPart(
+        return ExplainedItem(
             "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
     lying = uncommitted(heartbeats)
     if decision.settled and lying is not None:
         message = uncommitted_text(facts.spec.job.checkpoint, lying)
-        return ExplainedPart(
+        return ExplainedItem(
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
     if decision.settled:
-        return ExplainedPart("job", state, _runs(heartbeats), decision.rule, evidence, ok=True)
+        return ExplainedItem("job", state, _runs(heartbeats), decision.rule, evidence, ok=True)
     return _waits(facts, state, decision, evidence)
 
 
@@ -239,11 +239,11 @@ def _without_report(facts: DeploymentFacts) -> str:
 
 def _waits(
     facts: DeploymentFacts, state: str, decision: Decision, evidence: tuple[Evidence, ...]
-) -> ExplainedPart:
+) -> ExplainedItem:
     """Explain a job that cannot run yet: its machine does not exist or is booting."""
     if decision.blocked:
         nexts = "it starts by itself when that is there"
-        return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
+        return ExplainedItem("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "TPU first found READY"), *evidence)
@@ -254,7 +254,7 @@ def _waits(
         nexts = "a check over SSH, if no worker has reported until then"
         here = current_node(facts.world, facts.record) is not None
         when = ready + BOOT_GRACE if here and ready is not None else None
-    return ExplainedPart("job", state, decision.waiting, decision.rule, evidence, nexts, when, hint)
+    return ExplainedItem("job", state, decision.waiting, decision.rule, evidence, nexts, when, hint)
 
 
 def _runs(heartbeats: tuple[Heartbeat, ...]) -> str:
@@ -273,13 +273,13 @@ def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
     return Evidence("heartbeat", heartbeat.updated, ", ".join(parts))
 
 
-def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
+def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
     """Explain which process watches the deployment, if any."""
     watcher, now = facts.watcher, facts.world.observed_at
     where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watcher is None:
         message = "no `tpuctl watch` runs for it, on this computer or another one"
-        return ExplainedPart(
+        return ExplainedItem(
             "watcher",
             "not running",
             message,
@@ -291,7 +291,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
     if not watcher.alive:
         message = f"`tpuctl {watcher.command}` has given no sign of life for {watcher.renewed_age_s:.0f} s"
-        return ExplainedPart(
+        return ExplainedItem(
             "watcher",
             "lease expired",
             message,
@@ -302,7 +302,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedPart:
         )
     message = f"`tpuctl {watcher.command}` works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.on == "vm" else "at work"
-    return ExplainedPart(
+    return ExplainedItem(
         "watcher",
         state,
         message,

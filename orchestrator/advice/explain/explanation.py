@@ -1,4 +1,4 @@
-"""Define the parts of an explanation."""
+"""Define what an explanation consists of."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -60,7 +60,7 @@ class Evidence:
 
 
 @dataclass(frozen=True)
-class ExplainedPart:
+class ExplainedItem:
     """
     Explain one resource; *ok* says that it needs no attention.
 
@@ -81,29 +81,29 @@ class ExplainedPart:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The state of the deployment, its parts, and in *headline* the most important sentence."""
+    """The state of the deployment, an item for each thing explained, the most important sentence (*headline*)."""
 
     name: str
     state: DeploymentState
     headline: str
     observed_at: float
-    parts: tuple[ExplainedPart, ...]
+    items: tuple[ExplainedItem, ...]
     rules: Mapping[LoopRule, str] = field(default_factory=dict)
 
     @property
     def says_first_message(self) -> bool:
-        """Return whether the headline is the reason of the first part, which then need not say it again."""
-        return not self.parts[0].ok
+        """Return whether the headline is the reason of the first item, which then need not say it again."""
+        return not self.items[0].ok
 
     def as_dict(self) -> dict[str, object]:
         """Return the explanation as `--json` prints it."""
-        parts = [{**asdict(part), "rule": part.rule.value} for part in self.parts]
+        items = [{**asdict(item), "rule": item.rule.value} for item in self.items]
         return {
             "name": self.name,
             "state": self.state.value,
             "headline": self.headline,
             "observed_at": self.observed_at,
-            "parts": parts,
+            "items": items,
             "rules": {rule.value: text for rule, text in self.rules.items()},
         }
 

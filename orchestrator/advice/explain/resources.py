@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from orchestrator.advice.explain.explanation import (
     DeploymentFacts,
     Evidence,
-    ExplainedPart,
+    ExplainedItem,
     changes_text,
     journal_of,
     next_pass,
@@ -44,16 +44,16 @@ from orchestrator.planning.vm import decide_vm
 LAST_REFUSALS = 3
 
 
-def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> ExplainedPart:
+def not_visible(what: str, observed: Unknown, facts: DeploymentFacts) -> ExplainedItem:
     """Explain why the state of a resource is Unknown, and what that means for the next pass."""
     evidence = (Evidence("cloud", facts.world.observed_at, observed.message),)
     hint = observed.hint or "nothing; it is checked again"
-    return ExplainedPart(
+    return ExplainedItem(
         what, "unknown", observed.message, LoopRule.UNKNOWN, evidence, "check again", next_pass(facts), hint
     )  # fmt: skip
 
 
-def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
+def explain_bucket(facts: DeploymentFacts) -> ExplainedItem:
     """Explain why the bucket is present, deleted, absent or Unknown, and what happens next."""
     observed, now = facts.world.bucket, facts.world.observed_at
     if isinstance(observed, Unknown):
@@ -62,20 +62,20 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedPart:
     if isinstance(observed, Present) and not decision.changes:
         held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
-        return ExplainedPart("bucket", "present", "it is there", decision.rule, evidence, ok=True)
+        return ExplainedItem("bucket", "present", "it is there", decision.rule, evidence, ok=True)
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         hint = "`tpuctl down --delete-data`, then `tpuctl up`, to start over"
-        return ExplainedPart("bucket", "gone", decision.waiting, decision.rule, gone, hint=hint)
+        return ExplainedItem("bucket", "gone", decision.waiting, decision.rule, gone, hint=hint)
     return _explained_request("bucket", "absent", decision, facts, Kind.BUCKET, asked)
 
 
-def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
+def explain_vm(facts: DeploymentFacts) -> ExplainedItem:
     """Explain the VM's state by the rule that the next pass applies to it, with evidence."""
     observed, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
-        return ExplainedPart("VM", "none", "none is wanted", LoopRule.VM_NONE, ok=True)
+        return ExplainedItem("VM", "none", "none is wanted", LoopRule.VM_NONE, ok=True)
     if isinstance(observed, Unknown):
         return not_visible("VM", observed, facts)
     decision = decide_vm(facts.spec, facts.world, facts.record)
@@ -84,7 +84,7 @@ def explain_vm(facts: DeploymentFacts) -> ExplainedPart:
         return _explained_request("VM", "absent", decision, facts, Kind.VM, evidence)
     state = observed.value.state
     if state is VmState.RUNNING:
-        return ExplainedPart(
+        return ExplainedItem(
             "VM", state.value, "it runs", decision.rule, evidence[:1], hint=_differing(facts), ok=True
         )
     return _explained_request("VM", state.value, decision, facts, Kind.VM, evidence)
@@ -95,7 +95,7 @@ def _differing(facts: DeploymentFacts) -> str:
     return "; ".join(drift_notes(facts.spec, facts.world))
 
 
-def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
+def explain_tpu(facts: DeploymentFacts) -> ExplainedItem:
     """Explain the TPU: its state, for how long, and what the rules make of it."""
     observed = facts.world.nodes
     if isinstance(observed, Unknown):
@@ -106,10 +106,10 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedPart:
     evidence = (*_node_evidence(facts, node), *journal_of(facts, "node"))
     state = "absent" if node is None else node.state.name
     if decision.rule is LoopRule.TPU_READY and not decision.changes:
-        return ExplainedPart("TPU", state, "it is READY and healthy", decision.rule, evidence, ok=True)
+        return ExplainedItem("TPU", state, "it is READY and healthy", decision.rule, evidence, ok=True)
     if decision.rule is LoopRule.TPU_REPORTS and not decision.changes:
         shown = node.health if node is not None and node.state is NodeState.READY else state
-        return ExplainedPart(
+        return ExplainedItem(
             "TPU", state, f"its workers report, so {shown} alone changes nothing", decision.rule, evidence
         )
     return _explained_request("TPU", state, decision, facts, Kind.NODE, evidence, verdict.message)
@@ -157,7 +157,7 @@ def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: f
 def _explained_request(
     what: str, state: str, decision: Decision, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], message: str = "",
-) -> ExplainedPart:  # fmt: skip
+) -> ExplainedItem:  # fmt: skip
     """Explain what is about to be created, changed or waited for; refusals of its kind come first."""
     refused = [r for r in facts.record.refusals if r.kind is kind]
     message = message or (decision.changes[-1].message if decision.changes else decision.waiting)
@@ -167,12 +167,12 @@ def _explained_request(
         return _refused(what, state, facts, kind, decision, refused, evidence)
     if decision.changes:
         nexts, hint = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
-        return ExplainedPart(
+        return ExplainedItem(
             what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
     hint = "" if next_pass(facts) else "tpuctl watch"
     nexts = decision.waiting or "check again"
-    return ExplainedPart(
+    return ExplainedItem(
         what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
     )
 
@@ -196,12 +196,12 @@ def _refused(
     decision: Decision,
     refused: Sequence[Refusal],
     evidence: tuple[Evidence, ...],
-) -> ExplainedPart:
+) -> ExplainedItem:
     final, last, count = hopeless(facts.record), refused[-1], len(refused)
     message = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
     if final is not None:
         hint = final.hint or "fix the cause, then run: tpuctl up"
-        return ExplainedPart(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint)
+        return ExplainedItem(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint)
     world = facts.world
     zone = last.zone
     if kind is Kind.NODE:
@@ -223,7 +223,7 @@ def _refused(
             )
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
             hint = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
-            return ExplainedPart(
+            return ExplainedItem(
                 what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), hint
             )
     hint = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
@@ -231,4 +231,4 @@ def _refused(
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts, decision) or 0.0) if next_pass(facts) else None
-    return ExplainedPart(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, hint)
+    return ExplainedItem(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, hint)

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.explain.explanation import Evidence, ExplainedPart, Explanation
+from orchestrator.advice.explain.explanation import Evidence, ExplainedItem, Explanation
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import span_text
 
@@ -27,37 +27,37 @@ def show(found: Explanation, *, as_json: bool) -> None:
 
 
 def render(found: Explanation, console: Console) -> None:
-    """Print the explanation on *console*: parts that need attention with all evidence, others as what was seen."""
+    """Print the explanation on *console*: items that need attention with all evidence, others as what was seen."""
     width = min(WIDTH, console.width)
     console.print(f"{found.name}: {found.headline}", style="bold", markup=False, width=width)
     settled = False
-    for part in found.parts:
-        style = "green" if part.ok else "yellow"
-        # Parts with nothing to say stand together, so that the others are found on one screen.
-        before, settled = settled, _is_settled(part)
+    for item in found.items:
+        style = "green" if item.ok else "yellow"
+        # Items with nothing to say stand together, so that the others are found on one screen.
+        before, settled = settled, _is_settled(item)
         if not (before and settled):
             console.print()
-        console.print(f"{part.what}: {part.state}", style=style, markup=False, width=width)
-        known = found.says_first_message and part is found.parts[0]
-        _rows(part, found, console, width, message_known=known)
+        console.print(f"{item.what}: {item.state}", style=style, markup=False, width=width)
+        known = found.says_first_message and item is found.items[0]
+        _rows(item, found, console, width, message_known=known)
 
 
-def _is_settled(part: ExplainedPart) -> bool:
-    """Return whether a part is as it should be and nothing comes next: what was seen says it all."""
-    return part.ok and bool(part.evidence) and part.next in NO_STEP and not part.hint
+def _is_settled(item: ExplainedItem) -> bool:
+    """Return whether an item is as it should be and nothing comes next: what was seen says it all."""
+    return item.ok and bool(item.evidence) and item.next in NO_STEP and not item.hint
 
 
 def _rows(
-    part: ExplainedPart, found: Explanation, console: Console, width: int, *, message_known: bool
+    item: ExplainedItem, found: Explanation, console: Console, width: int, *, message_known: bool
 ) -> None:
-    rows = [] if message_known or _is_settled(part) else [("why", part.message)]
-    rows += [] if part.ok else [("rule", found.rules[part.rule])]
-    evidence = part.evidence[:1] if part.ok else part.evidence
+    rows = [] if message_known or _is_settled(item) else [("why", item.message)]
+    rows += [] if item.ok else [("rule", found.rules[item.rule])]
+    evidence = item.evidence[:1] if item.ok else item.evidence
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
-    when = _when(part, found.observed_at)
+    when = _when(item, found.observed_at)
     # "next nothing" would say nothing: what a person can do is in the next row.
-    rows += [("next", f"{part.next}{f', {when}' if when else ''}")] if part.next not in NO_STEP else []
-    rows += [("do", part.hint)] if part.hint else []
+    rows += [("next", f"{item.next}{f', {when}' if when else ''}")] if item.next not in NO_STEP else []
+    rows += [("do", item.hint)] if item.hint else []
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=6)
     table.add_column(overflow="fold")
@@ -77,9 +77,9 @@ def _ago(seconds: float) -> str:
     return "now" if seconds < 1 else f"{span_text(seconds)} ago"
 
 
-def _when(part: ExplainedPart, now: float) -> str:
+def _when(item: ExplainedItem, now: float) -> str:
     """Return when the next step comes; "not" if it needs a pass and no watcher runs."""
-    if part.when is not None:
-        wait = part.when - now
+    if item.when is not None:
+        wait = item.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"
-    return "" if part.next in NO_STEP else "as soon as a watcher runs"
+    return "" if item.next in NO_STEP else "as soon as a watcher runs"

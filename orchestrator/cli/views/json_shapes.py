@@ -218,7 +218,7 @@ KINDS: Mapping[str, Any] = {
     "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
     "explain": {
         "name": str, "state": str, "headline": str, "observed_at": float, "rules": table(str),
-        "parts": [{
+        "items": [{
             "what": str, "state": str, "message": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "message": str}],
             "next": str, "when": maybe(float), "hint": str, "ok": bool,
