@@ -50,7 +50,7 @@ _ASSIGNED = re.compile(r"\b([A-Za-z_][A-Za-z0-9_]*)=('[^']*'|\"[^\"]*\"|\S+)")
 
 
 @dataclass(frozen=True)
-class Part:
+class ArchivedFile:
     """One file of the archive: its name, a description, and its text without secrets."""
 
     name: str
@@ -60,10 +60,10 @@ class Part:
 
 @dataclass
 class Collection:
-    """The parts that could be read, and the reasons for the others."""
+    """The files whose content could be read, and the reasons for the others."""
 
     redactor: Redactor = field(default_factory=Redactor)
-    parts: list[Part] = field(default_factory=list)
+    files: list[ArchivedFile] = field(default_factory=list)
     unread: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, what: str, read: Callable[[], Any]) -> None:
@@ -77,7 +77,7 @@ class Collection:
         text = (
             self.redactor.text(value) if isinstance(value, str) else json.dumps(self._clean(value), indent=1)
         )
-        self.parts.append(Part(name, what, text[-MAX_BYTES:]))
+        self.files.append(ArchivedFile(name, what, text[-MAX_BYTES:]))
 
     def _clean(self, value: Any) -> Any:
         """Return JSON values with all of their texts masked, keys included, so that it stays valid JSON."""
@@ -125,8 +125,8 @@ def write_archive(path: Path, found: Collection) -> None:
     """Write the archive atomically, readable by this user only."""
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for part in found.parts:
-            archive.writestr(part.name, part.text)
+        for file in found.files:
+            archive.writestr(file.name, file.text)
         archive.writestr("not-read.json", json.dumps(found.unread, indent=1))
     write_private(path, buffer.getvalue())
 

@@ -13,7 +13,7 @@ import google_crc32c
 import pytest
 
 from orchestrator.agent.cloud import transfers
-from orchestrator.agent.cloud.transfers import PARTS, StoredPart, joined_crc
+from orchestrator.agent.cloud.transfers import PARTS, UploadPart, joined_crc
 from orchestrator.contract.bucket.completeness import judge
 from orchestrator.contract.machine_errors import AgentError, DamagedError, PreconditionError, TransientError
 from orchestrator.emulator.http.router import Response
@@ -75,7 +75,7 @@ def test_the_sum_of_all_parts_follows_from_theirs():
     """As if the bytes had been read once more, whatever their sizes."""
     draw = random.Random(5)
     pieces = [draw.randbytes(draw.choice([0, 1, 7, 4096, 100_001])) for _ in range(20)]
-    parts = [StoredPart("x", "1", len(one), google_crc32c.value(one)) for one in pieces]
+    parts = [UploadPart("x", "1", len(one), google_crc32c.value(one)) for one in pieces]
     assert joined_crc(parts) == google_crc32c.value(b"".join(pieces))
     assert joined_crc([*parts, replace(parts[0], crc=None)]) is None
 

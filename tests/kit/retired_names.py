@@ -112,6 +112,9 @@ RETIRED = {
     "_Run": "_StartTimes (of a fleet's task), _Rehearsal",
     "Parts": "AgentContext; a part is of a fleet's task",
     "ExplainedPart": "ExplainedItem; a part is of a fleet's task",
+    "LinePart": "LineType; a part is of a fleet's task",
+    "StoredPart": "UploadPart",
+    "Part": "ArchivedFile, MimePart",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -220,7 +220,7 @@ def _write_at(file: int, data: bytes, start: int) -> None:
 
 
 @dataclass(frozen=True)
-class StoredPart:
+class UploadPart:
     """An uploaded part; *crc* is the bucket's CRC-32C of it, None if the bucket shows none."""
 
     name: str
@@ -229,7 +229,7 @@ class StoredPart:
     crc: Optional[int]
 
     @classmethod
-    def of(cls, name: str, resource: Dict[str, Any]) -> StoredPart:
+    def of(cls, name: str, resource: Dict[str, Any]) -> UploadPart:
         """Parse the part's resource."""
         shown = resource.get("crc32c")
         crc = int.from_bytes(base64.b64decode(shown), "big") if shown else None
@@ -263,11 +263,11 @@ def upload(bucket: BucketCalls, streams: Streams, name: str, path: Path, size: i
 
 def _send(
     bucket: BucketCalls, streams: Streams, mine: str, path: Path, size: int
-) -> Tuple[List[StoredPart], str]:
+) -> Tuple[List[UploadPart], str]:
     digest, part = hashlib.sha256(), part_size(size)
     with path.open("rb") as file:
 
-        def prepared(number: int) -> Callable[[], StoredPart]:
+        def prepared(number: int) -> Callable[[], UploadPart]:
             # Read once, so that the hashed bytes are the sent ones even if the file changes.
             wanted = min(part, size - number * part)
             data = file.read(wanted)
@@ -275,22 +275,22 @@ def _send(
                 raise DamagedError(f"{path} changed while it was read")
             digest.update(data)
             name = f"{mine}{number:06d}"
-            return lambda: StoredPart.of(name, bucket.insert(name, data, None, PART_TIMEOUT))
+            return lambda: UploadPart.of(name, bucket.insert(name, data, None, PART_TIMEOUT))
 
         return list(streams.in_order(-(-size // part), prepared)), digest.hexdigest()
 
 
-def _joined(bucket: BucketCalls, streams: Streams, start: str, parts: List[StoredPart]) -> List[StoredPart]:
+def _joined(bucket: BucketCalls, streams: Streams, start: str, parts: List[UploadPart]) -> List[UploadPart]:
     """Join the parts in groups as large as one call allows."""
 
-    def prepared(number: int) -> Callable[[], StoredPart]:
+    def prepared(number: int) -> Callable[[], UploadPart]:
         group = parts[number * SOURCES : (number + 1) * SOURCES]
         return lambda: _join(bucket, f"{start}{number:06d}", group, 0)
 
     return list(streams.in_order(-(-len(parts) // SOURCES), prepared))
 
 
-def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) -> StoredPart:
+def _join(bucket: BucketCalls, name: str, parts: List[UploadPart], before: int) -> UploadPart:
     """Compose an object whose generation was *before*; a repeated call may find its own result."""
     sources = [{"name": one.name, "generation": one.generation} for one in parts]
     # The same call deletes the parts, so that a kill after it leaves none.
@@ -303,7 +303,7 @@ def _join(bucket: BucketCalls, name: str, parts: List[StoredPart], before: int) 
     found = made or bucket.stat(name)
     size, crc = sum(one.size for one in parts), joined_crc(parts)
     if found is not None:
-        one = StoredPart.of(name, found)
+        one = UploadPart.of(name, found)
         # Composed objects have no md5; if the bucket shows no checksums at all, compare the size.
         if one.size == size and (one.crc == crc or (made and None in (crc, one.crc))):
             return one
@@ -319,7 +319,7 @@ def _delete_parts(bucket: BucketCalls, prefix: str, mine: str) -> None:
             bucket.delete(item["name"], int(item["generation"]), CLEAN_UP_TIMEOUT)
 
 
-def joined_crc(parts: Sequence[StoredPart]) -> Optional[int]:
+def joined_crc(parts: Sequence[UploadPart]) -> Optional[int]:
     """Return the CRC-32C of all parts joined, None if that of one is unknown."""
     total = 0
     for one in parts:

@@ -127,7 +127,7 @@ class Fleet:
         found = [path for path in known_files(self.choice.cloud) if path.parent.parent == parent]
         return [
             path.parent.name for path in found
-            if path.parent.name != self.spec.name and _part_of(path, self.spec.name)
+            if path.parent.name != self.spec.name and _is_node_of(path, self.spec.name)
         ]  # fmt: skip
 
     def members(self) -> list[str]:
@@ -357,7 +357,7 @@ class Fleet:
         return job_store.read_some(self.head.store, (name, *own.after) if own else ())
 
 
-def _part_of(path: Path, fleet: str) -> bool:
+def _is_node_of(path: Path, fleet: str) -> bool:
     try:
         return fleet_of(spec_in(path)) == fleet
     except TpuctlError:

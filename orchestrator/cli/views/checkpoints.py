@@ -24,7 +24,7 @@ def show(listing: CheckpointListing, *, as_json: bool) -> None:
     else:
         say(f"no checkpoint: {listing.deleted}" if listing.deleted else "no checkpoint yet")
     for one in listing.uncommitted:
-        first = cut(one.parts[0].files[0].name, 200) if one.parts[0].files else ""
+        first = cut(one.manifests[0].files[0].name, 200) if one.manifests[0].files else ""
         more = "" if one.count == 1 else f" and {one.count - 1} more"
         partial = "" if one.complete else ", some may be missing"
         put(

@@ -62,8 +62,8 @@ def fitted(status: DeploymentStatus, *, unbilled: bool, wide: bool, colour: bool
     return painted(rows) if colour else [row.text for row in rows]
 
 
-class LinePart(Enum):
-    """The part of the status that a line shows; it determines the colours."""
+class LineType(Enum):
+    """What a line of the status shows; it determines the colours."""
 
     HEAD = "deployment"
     RESOURCE = "resource"
@@ -80,7 +80,7 @@ class StatusLine:
     """
 
     text: str
-    part: LinePart
+    line_type: LineType
     label: str = ""
     state_at: int = 0
     colour: str = ""
@@ -114,9 +114,9 @@ def painted(rows: Sequence[StatusLine]) -> list[str]:
 
 
 def _painted(row: StatusLine) -> str:
-    if row.part is LinePart.HEAD:
+    if row.line_type is LineType.HEAD:
         return f"{BOLD}{row.text}{END}"
-    if row.part is LinePart.RESOURCE:
+    if row.line_type is LineType.RESOURCE:
         return row.text[: row.state_at] + state(row.text[row.state_at :])
     label, text = row.text[:LABEL], row.text[LABEL:]
     if row.colour:
@@ -150,12 +150,12 @@ def status_rows(
         age = span_text(status.source.age_s)
         lines.append(Field("as of", f"{age} ago, by {status.source.by} ({OLD_SNAPSHOT})"))
     return [
-        StatusLine(_head(status), LinePart.HEAD),
+        StatusLine(_head(status), LineType.HEAD),
         *_resources(status.resources, width),
         *(
             StatusLine(
                 text,
-                LinePart.FIELD,
+                LineType.FIELD,
                 "" if number else line.label,
                 colour=colour_of(status.state) if isinstance(line, _State) else "",
                 phases=isinstance(line, _Phase) and not number,
@@ -171,7 +171,7 @@ def _resources(rows: Sequence[ResourceStatus], width: int) -> Iterator[StatusLin
         for number, text in enumerate(wrapped([line], width, _INDENT)):
             # The state is the last column, and may be wrapped to a line of its own.
             at = len(_INDENT) if number else len(line) - len(_state(row))
-            yield StatusLine(text, LinePart.RESOURCE, state_at=at)
+            yield StatusLine(text, LineType.RESOURCE, state_at=at)
 
 
 def _head(status: DeploymentStatus) -> str:

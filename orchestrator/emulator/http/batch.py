@@ -8,7 +8,7 @@ from orchestrator.emulator.http.router import Request, Response
 from orchestrator.emulator.state.storage.refusals import invalid
 
 _OURS = "batch_of_the_local_cloud"
-Part = tuple[dict[str, str], bytes]
+MimePart = tuple[dict[str, str], bytes]
 _BOUNDARY = re.compile(r"""boundary=["']?([^"';]+)["']?""")
 
 
@@ -51,7 +51,7 @@ def _as_http(response: Response) -> bytes:
     return "\r\n".join(lines).encode() + b"\r\n\r\n" + response.body
 
 
-def parts(content_type: str, body: bytes) -> list[Part]:
+def parts(content_type: str, body: bytes) -> list[MimePart]:
     """Return (lower-case headers, content) of each part. Raise 400 for a body without parts."""
     match = _BOUNDARY.search(content_type)
     if match is None:
@@ -79,7 +79,7 @@ def _spans(body: bytes, mark: bytes) -> Iterator[tuple[int, int]]:
         at = body.find(mark, position)
 
 
-def split_head(text: bytes) -> Part:
+def split_head(text: bytes) -> MimePart:
     """Split header lines from the content after the first empty line."""
     match = re.search(rb"(?:^|\r?\n)\r?\n", text)
     head, content = (text[: match.start()], text[match.end() :]) if match else (text, b"")

@@ -31,40 +31,42 @@ class UncommittedFiles:
     """The uncommitted files of one incarnation, from all of its workers."""
 
     incarnation: int
-    parts: tuple[UncommittedManifest, ...]
+    manifests: tuple[UncommittedManifest, ...]
 
     @property
     def complete(self) -> bool:
         """Return whether every worker has uploaded all of its files."""
-        workers = {one.worker for one in self.parts}
-        return workers == set(range(self.parts[0].workers)) and all(one.complete for one in self.parts)
+        workers = {one.worker for one in self.manifests}
+        return workers == set(range(self.manifests[0].workers)) and all(
+            one.complete for one in self.manifests
+        )
 
     @property
     def size(self) -> int:
         """Return the size of all files in bytes."""
-        return sum(one.size for one in self.parts)
+        return sum(one.size for one in self.manifests)
 
     @property
     def count(self) -> int:
         """Return the number of files of all workers."""
-        return sum(len(one.files) for one in self.parts)
+        return sum(len(one.files) for one in self.manifests)
 
     @property
     def moment_text(self) -> str:
         """Return, in words, when the files were uploaded."""
-        return WORDS[self.parts[0].moment]
+        return WORDS[self.manifests[0].moment]
 
     def as_dict(self) -> dict[str, object]:
         """Return what `tpuctl checkpoints list --json` prints."""
         return {
             "incarnation": self.incarnation,
             "complete": self.complete,
-            "moment": self.parts[0].moment.value,
-            "at": max(one.at for one in self.parts),
+            "moment": self.manifests[0].moment.value,
+            "at": max(one.at for one in self.manifests),
             "bytes": self.size,
-            "files": [stored.name for one in self.parts for stored in one.files],
+            "files": [stored.name for one in self.manifests for stored in one.files],
             "skipped": [
-                {"name": s.name, "reason": s.reason.value} for one in self.parts for s in one.skipped
+                {"name": s.name, "reason": s.reason.value} for one in self.manifests for s in one.skipped
             ],
         }
 
@@ -115,8 +117,8 @@ def download_of(store: Store, one: UncommittedFiles) -> Download:
     Sizes are those in the bucket, because a manifest may claim anything and the disk needs the real room.
     Raise UsageError for a name that leads out of the folder, TpuctlError if the bucket cannot be read.
     """
-    several = len(one.parts) > 1 or one.parts[0].workers > 1
-    files = [stored for part in one.parts for stored in part.files]
+    several = len(one.manifests) > 1 or one.manifests[0].workers > 1
+    files = [stored for manifest in one.manifests for stored in manifest.files]
     # A file may lie in no folder at all; then its own name is listed.
     above = {"".join(stored.object.partition("/")[:2]) for stored in files}
     prefixes = sorted(above) if len(above) <= MAX_FOLDERS else [""]
@@ -129,10 +131,10 @@ def download_of(store: Store, one: UncommittedFiles) -> Download:
                 stored.object,
                 stored.sha256,
                 # A manifest is written by a machine, so a name that leads out of the folder is refused.
-                inside(f"w{part.worker}/{stored.name}" if several else stored.name),
+                inside(f"w{manifest.worker}/{stored.name}" if several else stored.name),
             )
-            for part in one.parts
-            for stored in part.files
+            for manifest in one.manifests
+            for stored in manifest.files
         ),
         details={"uncommitted": True, "incarnation": one.incarnation, "complete": one.complete},
         several=True,
