@@ -363,7 +363,8 @@ class World:
     create budget holds a zone back, *stockouts* are those of other deployments. *prices* are the table's for
     the file's types and zones; empty if they were not looked up. *boots* are the first reports of startup
     scripts, for workers whose agents have not reported yet: the machine is alive, and nothing else is known
-    of it. They do not count as heartbeats.
+    of it. They do not count as heartbeats. *heartbeat_interval* is the longest time in seconds between two reports
+    of a TPU's own workers, None if the job runs on the VM, whose reports say nothing about the TPU.
     """
 
     bucket: Observed[Bucket]
@@ -377,6 +378,7 @@ class World:
     stockouts: CapacityHistory = ()
     prices: Prices = field(default_factory=Prices)
     boots: tuple[Heartbeat, ...] = ()
+    heartbeat_interval: float | None = None
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:

@@ -46,6 +46,7 @@ from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import doubts as doubts_in_queue
 from orchestrator.planning.tpu.queued_tpu import update_queue_failures
 from orchestrator.planning.tpu.race import found_again, update_race
+from orchestrator.planning.tpu.unwatched_end import ended_span
 from orchestrator.planning.vm import vm_doubts
 from orchestrator.pricing.cost_so_far import billed_since, last_creating, vm_billed_since
 
@@ -279,11 +280,17 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
         vm = world.vm.value
         live[(Kind.VM, vm.name)] = Span(Kind.VM, vm.name, vm.zone, vm_billed_since(vm, record, now))
     spans = tuple(
-        replace(s, until=now) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
+        _ended(s, record, world) if s.until is None and s.kind in sure and (s.kind, s.name) not in live else s
         for s in record.spans
     )
     open_now = {(s.kind, s.name) for s in spans if s.until is None}
     return (*spans, *(span for key, span in live.items() if key not in open_now))
+
+
+def _ended(span: Span, record: Record, world: World) -> Span:
+    return (
+        ended_span(span, record, world) if span.kind is Kind.NODE else replace(span, until=world.observed_at)
+    )
 
 
 def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:

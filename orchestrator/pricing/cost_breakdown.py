@@ -15,7 +15,14 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl
-from orchestrator.pricing.cost_so_far import cost_so_far, metered, priced_as, rates_now
+from orchestrator.pricing.cost_so_far import (
+    UnwatchedEnd,
+    cost_so_far,
+    metered,
+    priced_as,
+    rates_now,
+    unwatched_ends,
+)
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 
 Metered = tuple[Span, tuple[Meter, ...]]
@@ -57,7 +64,8 @@ class CostBreakdown:
     the machines alone at the highest prices, which a budget counts. *usd_hour* is per hour of what exists now,
     *upper_usd_hour* the same at the highest prices. *to_ttl_usd* is the sum at the end of ttl if everything runs
     all the time, *to_ttl_upper_usd* at the highest prices. *budget_lasts_s* is the number of seconds until the
-    budget is used up at those.
+    budget is used up at those. *unwatched_ends* are TPUs whose time of end is not known: *usd* has them up to the
+    report that they owed, *machines_upper_usd* up to when their end was seen.
     """
 
     usd: float
@@ -78,6 +86,7 @@ class CostBreakdown:
     caches_gib: float = 0.0
     to_ttl_upper_usd: float | None = None
     upper_usd_hour: float = 0.0
+    unwatched_ends: tuple[UnwatchedEnd, ...] = ()
 
     @property
     def preemptions_usd(self) -> float:
@@ -90,9 +99,14 @@ class CostBreakdown:
         return max(self.usd, self.machines_upper_usd + self.uses.get(Use.STORAGE.value, 0.0))
 
     @property
+    def counted_upper_usd(self) -> float:
+        """Return `upper_usd` of the time that *usd* and *on_demand_usd* count, by which they are compared."""
+        return max(self.usd, self.upper_usd - sum(end.upper_usd for end in self.unwatched_ends))
+
+    @property
     def least_saved_usd(self) -> float | None:
         """Return `saved_usd` at the highest spot prices, at least 0; None if a price is not known."""
-        return None if self.unpriced else max(0.0, self.on_demand_usd - self.upper_usd)
+        return None if self.unpriced else max(0.0, self.on_demand_usd - self.counted_upper_usd)
 
     @property
     def saved_usd(self) -> float | None:
@@ -153,6 +167,7 @@ def cost_breakdown(
         caches_gib=sum(one.gib for one in stored if one.cache),
         to_ttl_upper_usd=None if rest is None else max(usd, most) + rest,
         upper_usd_hour=rate_upper,
+        unwatched_ends=unwatched_ends(spec, catalog, record),
     )
 
 

@@ -1,8 +1,9 @@
 """Estimate what a deployment has cost so far, from the price table; never a bill."""
 
+import time
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Condition, FirstSeen, of_name
@@ -10,6 +11,7 @@ from orchestrator.domain.observation import Node, NodeState, Present, Vm, World
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.amounts import at_most_text
 from orchestrator.pricing.cost import Estimate, Hourly, Meter, estimate, hourly
 
 Priced = tuple[str, bool | None]
@@ -66,7 +68,11 @@ def rates_now(spec: Spec, catalog: Catalog, record: Record) -> tuple[float, floa
 
 
 def cost_so_far(spec: Spec, catalog: Catalog, record: Record, now: float) -> Estimate:
-    """Return the cost of all spans up to *now*, each at the price of its own zone."""
+    """
+    Return the cost of all spans up to *now*, each at the price of its own zone.
+
+    The upper sum has the whole time in which a TPU may have ended that nobody watched.
+    """
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
     for span, metering in metered(record):
@@ -81,7 +87,50 @@ def cost_so_far(spec: Spec, catalog: Catalog, record: Record, now: float) -> Est
     ]
     unpriced = tuple(dict.fromkeys(name for part in parts for name in part.unpriced))
     known = sum(part.known_usd for part in parts)
-    return Estimate(None if unpriced else known, known, unpriced, sum(part.upper_usd for part in parts))
+    most = sum(part.upper_usd for part in parts) + sum(
+        end.upper_usd for end in unwatched_ends(spec, catalog, record)
+    )
+    return Estimate(None if unpriced else known, known, unpriced, most)
+
+
+@dataclass(frozen=True)
+class UnwatchedEnd:
+    """
+    A TPU that ended between *until*, up to which it is counted, and *seen_at*, in seconds since the epoch.
+
+    *upper_usd* is what it cost more at most.
+    """
+
+    name: str
+    until: float
+    seen_at: float
+    upper_usd: float
+
+    @property
+    def text(self) -> str:
+        """Return the sentences about it."""
+        until, seen = (
+            time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at)) for at in (self.until, self.seen_at)
+        )
+        most = at_most_text(self.upper_usd)
+        return (
+            f"The end of {self.name} was not watched: it lies between {until} (after its last report) and {seen} "
+            f"(when it was seen). It is counted until the first; until the second it is {most} more, which the "
+            "higher sum includes."
+        )
+
+
+def unwatched_ends(spec: Spec, catalog: Catalog, record: Record) -> tuple[UnwatchedEnd, ...]:
+    """Return the TPUs of whose end only a report before it tells."""
+    found = []
+    for span, metering in metered(record):
+        if span.until is None or span.seen_ended is None:
+            continue
+        unsure = max(0.0, span.seen_ended - span.until)
+        rates = hourly(priced_as(spec, span), catalog, span.zone)
+        most = estimate(rates, dict.fromkeys(metering, unsure)).upper_usd
+        found.append(UnwatchedEnd(span.name, span.until, span.seen_ended, most))
+    return tuple(found)
 
 
 def billed_since(node: Node, record: "Record", now: float) -> float:

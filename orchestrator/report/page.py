@@ -216,7 +216,7 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
         known = usd_range_shown(spent.usd, spent.upper_usd)
         found.append(_tile("", known, "at Google's prices" if facts.unbilled else "spent"))
     # An item without a known price would distort the saving.
-    share = saved_text(spent.usd, spent.upper_usd, spent.on_demand_usd)
+    share = saved_text(spent.usd, spent.counted_upper_usd, spent.on_demand_usd)
     if share and not spent.unpriced:
         found.append(_tile("", share, f"saved ({usd_shown(spent.on_demand_usd)} on demand)"))
     return found
@@ -314,7 +314,7 @@ def _uses(facts: PageFacts) -> list[dict[str, Any]]:
 
 def _money(facts: PageFacts) -> dict[str, Any]:
     spent = facts.breakdown
-    differ = spent.upper_usd > 1.01 * spent.usd
+    differ = spent.counted_upper_usd > 1.01 * spent.usd
     lowest = " at the lowest prices" if differ else ""
     notes = [f"Wasted by preemptions: {usd_shown(spent.preemptions_usd)}{lowest} (lost and recovering)."]
     if spent.usd_hour:
@@ -324,10 +324,11 @@ def _money(facts: PageFacts) -> dict[str, Any]:
         share = f"{spent.machines_upper_usd / spent.budget_usd:.0%} spent at the upper prices"
         notes.append(f"Budget: {usd_shown(spent.budget_usd)}, {share}.")
     if differ:
-        highest = usd_shown(spent.upper_usd)
+        highest = usd_shown(spent.counted_upper_usd)
         notes.append(
             f"Public price lists differ. The tables have the lowest prices; by the highest it is {highest}."
         )
+    notes += [end.text for end in spent.unwatched_ends]
     if spent.unpriced:
         notes.append(f"No price is known for {', '.join(spent.unpriced)}; the sums leave it out.")
     stored = "Storage is in it for what the bucket holds now" if spent.storage_gib else "Storage is not in it"

@@ -30,7 +30,7 @@ def cost_text(found: CostBreakdown, *, unbilled: bool) -> str:
     who = "On Google Cloud it would have cost" if unbilled else "It cost"
     if found.unpriced:
         return f"{who} at least {usd_text(found.usd)}; no price is known for: {', '.join(found.unpriced)}."
-    share = saved_text(found.usd, found.upper_usd, found.on_demand_usd)
+    share = saved_text(found.usd, found.counted_upper_usd, found.on_demand_usd)
     less = f"; on demand {usd_text(found.on_demand_usd)}, so {share} saved" if share else ""
     spent = usd_range_text(found.usd, found.upper_usd)
     return f"{who} about {spent}{less}. An estimate; details: tpuctl cost"
@@ -109,7 +109,7 @@ def _shares(
 
 def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
     count = f"{preemptions} preemption{'' if preemptions == 1 else 's'}"
-    differ = found.upper_usd > 1.01 * found.usd
+    differ = found.counted_upper_usd > 1.01 * found.usd
     lowest = " at the lowest prices" if differ else ""
     lines = (
         [f"Wasted by {count}: {usd_text(found.preemptions_usd)}{lowest} (lost and recovering)."]
@@ -120,7 +120,7 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         lines.append(
             "Google bills nothing for a TPU that it preempts in its first minute; it is counted here."
         )
-    share = "" if found.unpriced else saved_text(found.usd, found.upper_usd, found.on_demand_usd)
+    share = "" if found.unpriced else saved_text(found.usd, found.counted_upper_usd, found.on_demand_usd)
     if share:
         saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
         lines.append(f"Saved against on demand: {saved} ({share}).")
@@ -140,10 +140,11 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         )
         lines.append(f"The budget of {found.budget_usd:g} USD is {spent}{lasts}.")
     if differ:
-        highest = usd_text(found.upper_usd)
+        highest = usd_text(found.counted_upper_usd)
         lines.append(
             f"Public price lists differ. The tables use the lowest prices; at the highest, the sum is {highest}."
         )
+    lines += [end.text for end in found.unwatched_ends]
     if found.unpriced:
         lines.append(f"No price is known for: {', '.join(found.unpriced)}. The sums leave it out.")
     return [*lines, f"{found.prices.date_text}. An estimate, not a bill.", _storage(found)]

@@ -32,6 +32,7 @@ from orchestrator.engine.bucket.heartbeats import Heartbeats
 from orchestrator.engine.bucket.race_claim import read_claim, round_to_read
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.errors import UNFORESEEN, Retry, TpuctlError, UnknownCloudError
+from orchestrator.planning.job import heartbeat_interval
 from orchestrator.planning.tpu.tpu_types import types_of
 
 T = TypeVar("T")
@@ -131,6 +132,7 @@ def observe(
             boots=boots.value
             if isinstance(boots := _heartbeats_by(heartbeats.result(), script=True), Present)
             else (),
+            heartbeat_interval=heartbeat_interval(spec) if spec.job.run_on == "tpu" else None,
         )
 
 

@@ -1,0 +1,39 @@
+"""
+Estimate when a TPU ended that nobody watched, for the bill. Pure.
+
+Google's API has the time of a TPU's creation, and none of its end (fields of `tpu_v2.Node` in Google's client).
+What tells of its life is the last report of its workers, by the bucket's clock.
+"""
+
+from dataclasses import replace
+
+from orchestrator.contract.phase import AT_REST
+from orchestrator.domain.first_seen import Condition, of_name
+from orchestrator.domain.names import incarnation_of
+from orchestrator.domain.observation import World
+from orchestrator.domain.record import Record, Span
+
+WATCHED = 60.0
+"""Seconds between the estimated and the observed end within which the observed one is taken: somebody watched."""
+
+
+def ended_span(span: Span, record: Record, world: World) -> Span:
+    """
+    Return the span of a TPU that has ended, closed.
+
+    It ends when the next report would have been due. Where no report tells, and after a deletion of ours, it
+    ends now, which is never too early.
+    """
+    now, interval = world.observed_at, world.heartbeat_interval
+    # Only of the TPU's own number, and only while its workers had something to report: after the job's end
+    # they need not report, and the machine may have existed for long.
+    reports = [
+        report.updated
+        for report in world.heartbeats_of(incarnation_of(span.name, {}))
+        if report.phase not in AT_REST or report.preempted
+    ]
+    asked = of_name(span.name, Condition.DELETION_REQUESTED) in record.first_seen
+    if interval is None or not reports or asked:
+        return replace(span, until=now)
+    until = max(span.since, max(reports) + interval)
+    return replace(span, until=now) if now - until < WATCHED else replace(span, until=until, seen_ended=now)
