@@ -12,7 +12,7 @@ from orchestrator.advice.explain.explanation import DeploymentFacts, Entry
 from orchestrator.advice.explain.rules import RULES, manual
 from orchestrator.cli.views.explain import NO_STEP, render
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.machines.capacity import after_grant
+from orchestrator.domain.machines.capacity import after_grant, after_refusal
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import (
     Absent,
@@ -354,7 +354,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert found.when < NOW + 10, "when the wait is over, not at the next poll of 15 s"
     texts = [one.message for one in found.evidence]
     assert "refused in us-central1-a (quota, held by a TPU of this deployment): Quota limit" in texts
-    assert "us-central1-a: 1 created" in texts, "no `0 refused` beside a refusal"
+    assert "us-central1-a, in all: 1 created" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
     refused = item("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
@@ -411,6 +411,21 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     assert sum(text in one for one in texts) == 1
     assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
+
+
+def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
+    """More than three are summed up in a line before the last ones; the zone's history says it is of all time."""
+    five = tuple(replace(STOCKOUT, at=NOW - 50 + at) for at in range(5))
+    granted = after_grant((), "us-central1-a", "v5litepod-8", NOW - 9000)
+    for at in range(7):
+        granted = after_refusal(granted, "us-central1-a", "v5litepod-8", NOW - 52 + at)
+    was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=five, capacity_history=granted)
+    found = part("TPU", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
+    texts = [one.message for one in found.evidence]
+    assert found.message == "5 refusals in the last hour, the last for capacity"
+    assert texts[0] == "2 earlier refusals, the last of them"
+    assert sum(text.startswith("refused in ") for text in texts) == 3
+    assert "us-central1-a, in all: 1 created, 7 refused" in texts
 
 
 def test_a_worker_that_installs_has_reported_and_is_not_waited_for_until_a_check_over_ssh():

@@ -178,9 +178,15 @@ def _explained_request(
 
 
 def _refusals(refused: Sequence[Refusal]) -> tuple[Evidence, ...]:
-    return tuple(
-        Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({_class_of(r)}): {r.text}")
-        for r in refused[-LAST_REFUSALS:]
+    """Return the last refusals, after a line for those before, so that all are counted as the message counts."""
+    shown, before = refused[-LAST_REFUSALS:], refused[:-LAST_REFUSALS]
+    earlier = f"{len(before)} earlier refusal{'s' if len(before) > 1 else ''}, the last of them"
+    return (
+        *([Evidence("record", before[-1].at, earlier)] if before else []),
+        *(
+            Evidence("record", r.at, f"refused{f' in {r.zone}' if r.zone else ''} ({_class_of(r)}): {r.text}")
+            for r in shown
+        ),
     )
 
 
@@ -198,7 +204,7 @@ def _refused(
     evidence: tuple[Evidence, ...],
 ) -> ExplainedItem:
     final, last, count = hopeless(facts.record), refused[-1], len(refused)
-    message = f"{count} refusal{'s' if count > 1 else ''}, the last for {last.retry.value}"
+    message = f"{count} refusal{'s' if count > 1 else ''} in the last hour, the last for {last.retry.value}"
     if final is not None:
         hint = final.hint or "fix the cause, then run: tpuctl up"
         return ExplainedItem(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint)

@@ -100,7 +100,7 @@ def remembered(spec: Spec, record: Record) -> list[tuple[float, str]]:
     """Return what is remembered of the file's zones, each with the time of its last event."""
     found = (zone_history(record.capacity_history, zone, record.node.type) for zone in spec.tpu.zones)
     known = [one for one in found if one.out_at or one.granted_at]
-    return [(max(one.out_at, one.granted_at), f"{one.zone}: {zone_summary(one)}") for one in known]
+    return [(max(one.out_at, one.granted_at), f"{one.zone}, in all: {zone_summary(one)}") for one in known]
 
 
 def quota_held(world: World, record: Record, zone: str) -> bool:
