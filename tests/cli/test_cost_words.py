@@ -97,3 +97,28 @@ def test_the_sum_of_the_local_cloud_says_what_it_counts_and_where_the_other_one_
         "deployments, without what was preempted in its first minute, which is free.",
         "`tpuctl cost` counts that and storage too, for one deployment",
     ]
+
+
+def test_the_local_cloud_lists_machines_below_the_tpu_or_vm_that_they_belong_to(capsys):
+    """The names of a TPU's machines are Google's, and do not contain its own; a preempted one has none."""
+    machines = [
+        {"id": f"m{n}", "name": f"t1v-n-{n}", "address": f"127.0.0.{n}", "running": n == 2} for n in (1, 2, 3)
+    ]
+    body = {
+        "running": True, "endpoint": "http://127.0.0.1:1", "machines": machines,
+        "tpus": [
+            {"name": "demo-tpu-g1", "zone": "us-central1-a", "state": "PREEMPTED", "machines": []},
+            {"name": "demo-tpu-g2", "zone": "us-central1-a", "state": "READY", "machines": ["m1", "m2"]},
+        ],
+        "vms": [{"name": "demo-vm", "zone": "us-central1-a", "state": "TERMINATED", "machines": ["m3"]}],
+    }  # fmt: skip
+    show_status(body, as_json=False)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "TPU demo-tpu-g1  us-central1-a  PREEMPTED",
+        "  no machine",
+        "TPU demo-tpu-g2  us-central1-a  READY",
+        "  worker 0: t1v-n-1  127.0.0.1  stopped",
+        "  worker 1: t1v-n-2  127.0.0.2  running",
+        "VM demo-vm  us-central1-a  TERMINATED",
+        "  t1v-n-3  127.0.0.3  stopped",
+    ]

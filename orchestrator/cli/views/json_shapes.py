@@ -79,6 +79,7 @@ _SAVES = {
     "save_interval_s": maybe(float), "save_pause_s": maybe(float), "save_pause_from": str,
     "time_between_interruptions_s": maybe(float), "observed_save_interval_s": maybe(float), "message": str,
 }  # fmt: skip
+_LOCAL_OWNER = {"name": str, "zone": str, "state": str, "machines": [str]}
 _OBSERVED = {"by": str, "age_s": float}
 
 # Programs read these: keys may be added, but a removed or renamed one breaks them (SCHEMA_VERSION).
@@ -314,6 +315,7 @@ KINDS: Mapping[str, Any] = {
         "reset?": bool, "name?": str, "worker?": maybe(int), "notice?": bool, "method?": str,
         "faults?": [str], "state?": str,
         "machines?": [{"id": str, "name": str, "address": str, "running": bool}],
+        "tpus?": [_LOCAL_OWNER], "vms?": [_LOCAL_OWNER],
         "queued?": [{"name": str, "zone": str, "state": str}],
         "unused_faults?": [object], "bill?": [object], "calls?": table(int), "refused?": table(int),
         "images?": [{"kind": str, "image": str, "python": str, "python_of_image": str}],

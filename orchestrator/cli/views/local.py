@@ -29,9 +29,8 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
         other = image["python"] != image["python_of_image"]
         theirs = f" (Google's image has {image['python_of_image']})" if other else ""
         click.echo(f"{image['kind']} machines: {image['image']}, Python {image['python']}{theirs}")
-    for machine in body.get("machines", []):
-        state = "running" if machine["running"] else "stopped"
-        click.echo(f"{machine['name']}  {machine['address']}  {state}")
+    for line in _machine_lines(body):
+        click.echo(line)
     for queued in body.get("queued", []):
         click.echo(f"queued resource {queued['name']}  {queued['zone']}  {queued['state']}")
     for fault in body.get("unused_faults", []):
@@ -42,6 +41,23 @@ def show_status(body: dict[str, Any], *, as_json: bool) -> None:
         click.echo(f"it would have cost {usd:.4f} USD at the lowest prices: TPUs, VMs and disks of all")
         click.echo("deployments, without what was preempted in its first minute, which is free.")
         click.echo("`tpuctl cost` counts that and storage too, for one deployment")
+
+
+def _machine_lines(body: dict[str, Any]) -> list[str]:
+    """Return a line for each TPU and VM, with its state in the API, and below it one for each of its machines."""
+    machines = {one["id"]: one for one in body.get("machines", [])}
+    lines = []
+    for kind, owner in [("TPU", tpu) for tpu in body.get("tpus", [])] + [
+        ("VM", vm) for vm in body.get("vms", [])
+    ]:
+        lines.append(f"{kind} {owner['name']}  {owner['zone']}  {owner['state']}")
+        own = [machines[one] for one in owner["machines"] if one in machines]
+        for index, machine in enumerate(own):
+            which = f"worker {index}: " if kind == "TPU" else ""
+            state = "running" if machine["running"] else "stopped"
+            lines.append(f"  {which}{machine['name']}  {machine['address']}  {state}")
+        lines += [] if own else ["  no machine"]
+    return lines
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:

@@ -28,12 +28,22 @@ def admin_routes(
             {"id": m.id, "name": m.name, "address": m.address, "running": cloud.machine_state(m.id).running}
             for m in cloud.machines()
         ]
+        tpus = [
+            {"name": n.name, "zone": n.zone, "state": n.state.name, "machines": [w.id for w in n.workers]}
+            for n in cloud.nodes()
+        ]
+        vms = [
+            {"name": v.name, "zone": v.zone, "state": v.status.name, "machines": [v.machine_id]}
+            for v in cloud.vms()
+        ]
         queued = [{"name": q.name, "zone": q.zone, "state": q.state.name} for q in cloud.queued_resources()]
         faults = [{"method": method, "fault": asdict_text(fault)} for method, fault in cloud.unused_faults()]
         bill = [asdict(line) for line in cloud.bill()]
         return Response.of(
             {
                 "machines": machines,
+                "tpus": tpus,
+                "vms": vms,
                 "queued": queued,
                 "unused_faults": faults,
                 "bill": bill,

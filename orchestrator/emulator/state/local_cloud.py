@@ -149,6 +149,16 @@ class LocalCloud:
             self.kernel.tick()
             return list(self.kernel.state.queued.values())
 
+    def nodes(self) -> list[Node]:
+        with self.lock:
+            self.kernel.tick()
+            return list(self.kernel.state.nodes.values())
+
+    def vms(self) -> list[Instance]:
+        with self.lock:
+            self.kernel.tick()
+            return list(self.kernel.state.instances.values())
+
     def fail_next(self, method: str, faults: Iterable[FaultSpec | str]) -> None:
         """
         Make the next calls of *method* meet *faults*, one each, in order.
