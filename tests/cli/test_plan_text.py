@@ -53,9 +53,9 @@ def test_prices_are_those_of_the_zone_that_the_tpu_is_in(user):
 
 def test_the_plan_knows_the_format_of_what_was_saved(user):
     """`status` shows it since the first save, and `plan` of the same deployment said that it is not known."""
-    assert "any usual one, recognised at the first save" in user.run("plan").out
+    assert "in any usual format, recognised at the first save" in user.run("plan").out
     user.up()
     user.watch(600)
     user.cloud.machines.say("demo", format="files")
-    assert "format   plain files, recognised by its saves" in user.run("plan").out
+    assert "saves    plain files, as those in the bucket are" in user.run("plan").out
     assert "(format: plain files)" in user.run("status").out

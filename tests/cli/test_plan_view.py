@@ -175,8 +175,29 @@ def test_the_plan_of_a_job_that_is_done_has_no_gap(capsys):
     assert "\n\n\n" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("layout", "words"),
+    [
+        (
+            "{format: marker, marker: DONE}",
+            "folders, each complete once it has a file DONE (the job writes it last)",
+        ),
+        ("{format: files}", "plain files"),
+        ("{format: orbax}", "in the format orbax"),
+    ],
+    ids=["marker", "files", "orbax"],
+)
+def test_what_a_save_is_needs_no_explanation(layout, words):
+    """`format marker` alone said nothing to a newcomer."""
+    text = FILE.replace("train.py}", f"train.py, checkpoint: {layout}}}")
+    out = io.StringIO()
+    found = preview(read(text.encode(), "tpuctl.yaml", environ={}), Plan(), load_catalog())
+    render(found, Console(file=out, width=80, highlight=False))
+    assert f" saves {words}" in " ".join(out.getvalue().split())
+
+
 def test_a_format_that_the_saves_have_shown_is_named(capsys):
     """Before the first save it is any; `files` alone says nothing."""
     known = replace(planned("plan-fresh"), preview=replace(build("plan-fresh"), formats=("files",)))
     show(known, as_json=False)
-    assert "format   plain files, recognised by its saves" in capsys.readouterr().out
+    assert "saves    plain files, as those in the bucket are" in capsys.readouterr().out

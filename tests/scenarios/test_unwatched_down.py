@@ -74,7 +74,7 @@ def test_plan_after_down_names_the_format_of_the_checkpoints_in_the_bucket(cloud
     cloud.machines.say("demo", format="torch")
     cloud.wait(900)
     user.down()
-    assert "recognised by its saves" in user.run("plan").out
+    assert "as those in the bucket are" in user.run("plan").out
 
 
 def test_the_cost_of_a_tpu_that_was_preempted_unwatched_does_not_grow_until_somebody_looks(cloud, user: User):

@@ -131,9 +131,9 @@ def _facts(preview: Preview, source: str, state: str, *, verbose: bool) -> Table
         **({"state": state} if state else {}),
         "project": preview.project or "not known yet: set project, GOOGLE_CLOUD_PROJECT or --set project=ID",
         **_locations(preview),
-        "runs as": preview.account_text,
+        "account": f"{preview.account_text}; the machines act with its rights",
         **({"scopes": scopes} if verbose else {}),
-        "format": _saves(preview),
+        "saves": _saves(preview),
         **({"source": source} if source else {}),
     }
     for name, text in facts.items():
@@ -141,13 +141,24 @@ def _facts(preview: Preview, source: str, state: str, *, verbose: bool) -> Table
     return table
 
 
+_SINGLE_FILES = {"files": "plain files", "outputs": "files, without steps"}
+
+
 def _saves(preview: Preview) -> str:
-    name = preview.spec.job.checkpoint.format
-    if name == "auto":
+    checkpoint = preview.spec.job.checkpoint
+    if checkpoint.format == "auto":
         known = ", ".join(map(format_name, preview.formats))
-        text = f"{known}, recognised by its saves" if known else "any usual one, recognised at the first save"
+        text = (
+            f"{known}, as those in the bucket are"
+            if known
+            else "in any usual format, recognised at the first save"
+        )
+    elif checkpoint.format == "marker":
+        text = f"folders, each complete once it has a file {checkpoint.marker} (the job writes it last)"
+    elif checkpoint.format in _SINGLE_FILES:
+        text = _SINGLE_FILES[checkpoint.format]
     else:
-        text = format_name(name)
+        text = f"in the format {checkpoint.format}"
     if preview.saves is None:
         return text
     return f"{text}; a save {'at first ' if preview.saves.time_between_interruptions else ''}{preview.saves.text}"
