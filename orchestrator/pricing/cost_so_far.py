@@ -1,9 +1,9 @@
 """Estimate what a deployment has cost so far, from the price table; never a bill."""
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Condition, FirstSeen, of_name
@@ -110,7 +110,8 @@ class UnwatchedEnd:
     def text(self) -> str:
         """Return the sentences about it."""
         until, seen = (
-            time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at)) for at in (self.until, self.seen_at)
+            f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M UTC}"
+            for at in (self.until, self.seen_at)
         )
         most = at_most_text(self.upper_usd)
         return (
