@@ -64,7 +64,7 @@ class Span:
     From when until when a resource existed, for the bill; *until* is None while it exists.
 
     *spot* is None for what the file says, False for a TPU that the deadline requested on demand. *type* is
-    empty for what the file says. *seen_ended* is when an end was observed of which *until* is an estimate.
+    empty for what the file says. *end_observed* is when an end was observed of which *until* is an estimate.
     """
 
     kind: Kind
@@ -74,7 +74,7 @@ class Span:
     until: float | None = None
     spot: bool | None = None
     type: str = ""
-    seen_ended: float | None = None
+    end_observed: float | None = None
 
 
 @dataclass(frozen=True)

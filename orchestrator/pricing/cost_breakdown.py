@@ -65,7 +65,7 @@ class CostBreakdown:
     *upper_usd_hour* the same at the highest prices. *to_ttl_usd* is the sum at the end of ttl if everything runs
     all the time, *to_ttl_upper_usd* at the highest prices. *budget_lasts_s* is the number of seconds until the
     budget is used up at those. *unwatched_ends* are TPUs whose time of end is not known: *usd* has them up to the
-    report that they owed, *machines_upper_usd* up to when their end was seen.
+    report that they owed, *machines_upper_usd* up to when their end was observed.
     """
 
     usd: float

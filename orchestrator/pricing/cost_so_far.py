@@ -71,7 +71,7 @@ def cost_so_far(spec: Spec, catalog: Catalog, record: Record, now: float) -> Est
     """
     Return the cost of all spans up to *now*, each at the price of its own zone.
 
-    The upper sum has the whole time in which a TPU may have ended that nobody watched.
+    The upper sum has the whole time in which a TPU without a watcher may have ended.
     """
     seconds: dict[tuple[Priced, str], dict[Meter, float]] = defaultdict(lambda: defaultdict(float))
     wanted: dict[Priced, Spec] = {}
@@ -96,28 +96,28 @@ def cost_so_far(spec: Spec, catalog: Catalog, record: Record, now: float) -> Est
 @dataclass(frozen=True)
 class UnwatchedEnd:
     """
-    A TPU that ended between *until*, up to which it is counted, and *seen_at*, in seconds since the epoch.
+    A TPU that ended between *until*, up to which it is counted, and *observed_at*, in seconds since the epoch.
 
     *upper_usd* is what it cost more at most.
     """
 
     name: str
     until: float
-    seen_at: float
+    observed_at: float
     upper_usd: float
 
     @property
     def text(self) -> str:
         """Return the sentences about it."""
-        until, seen = (
+        until, observed = (
             f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M UTC}"
-            for at in (self.until, self.seen_at)
+            for at in (self.until, self.observed_at)
         )
         most = at_most_text(self.upper_usd)
         return (
-            f"The end of {self.name} was not watched: it lies between {until} (after its last report) and {seen} "
-            f"(when it was seen). It is counted until the first; until the second it is {most} more, which the "
-            "higher sum includes."
+            f"The end of {self.name} was not watched: it lies between {until} (after its last report) and "
+            f"{observed} (when it was seen). It is counted until the first; until the second it is {most} "
+            "more, which the higher sum includes."
         )
 
 
@@ -125,12 +125,12 @@ def unwatched_ends(spec: Spec, catalog: Catalog, record: Record) -> tuple[Unwatc
     """Return the TPUs of whose end only a report before it tells."""
     found = []
     for span, metering in metered(record):
-        if span.until is None or span.seen_ended is None:
+        if span.until is None or span.end_observed is None:
             continue
-        unsure = max(0.0, span.seen_ended - span.until)
+        unsure = max(0.0, span.end_observed - span.until)
         rates = hourly(priced_as(spec, span), catalog, span.zone)
         most = estimate(rates, dict.fromkeys(metering, unsure)).upper_usd
-        found.append(UnwatchedEnd(span.name, span.until, span.seen_ended, most))
+        found.append(UnwatchedEnd(span.name, span.until, span.end_observed, most))
     return tuple(found)
 
 

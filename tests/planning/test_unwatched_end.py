@@ -1,4 +1,4 @@
-"""The bill of a TPU that ended while nobody watched."""
+"""The bill of a TPU that ended without a watcher."""
 
 from dataclasses import replace
 
@@ -24,18 +24,18 @@ ENDED = Present((node(state=NodeState.PREEMPTED),))
 
 def ended(*reports, was=BILLED, **overrides) -> Span:
     """Return the TPU's span after the observation of its end."""
-    seen = {"heartbeat_interval": 30.0, "nodes": ENDED, "heartbeats": Present(reports), **overrides}
-    return update_record(was, world(**seen)).spans[0]
+    shown = {"heartbeat_interval": 30.0, "nodes": ENDED, "heartbeats": Present(reports), **overrides}
+    return update_record(was, world(**shown)).spans[0]
 
 
 def test_a_tpu_that_ended_unwatched_is_billed_until_the_report_that_it_owed():
-    """Its last report is three hours old: it is counted 30 s longer, and when that was seen is kept."""
+    """Its last report is three hours old: it is counted 30 s longer, and when that was observed is kept."""
     found = ended(beat(updated=NOW - 3 * HOUR), beat(1, workers=2, updated=NOW - 3 * HOUR + 5))
-    assert (found.until, found.seen_ended) == (NOW - 3 * HOUR + 35, NOW)
+    assert (found.until, found.end_observed) == (NOW - 3 * HOUR + 35, NOW)
 
 
 def test_a_list_without_it_counts_like_a_preemption():
-    """Somebody else has deleted it."""
+    """Another user has deleted it."""
     assert ended(beat(updated=NOW - HOUR), nodes=Present(())).until == NOW - HOUR + 30
 
 
@@ -52,16 +52,16 @@ def test_a_list_without_it_counts_like_a_preemption():
     ],
     ids=["no report", "watched", "another's report", "done", "failed", "job on the VM", "unread reports"],
 )
-def test_where_no_report_tells_it_is_billed_until_its_end_was_seen(reports, overrides):
+def test_where_no_report_tells_it_is_billed_until_its_end_was_observed(reports, overrides):
     """Never too little: what is not known is counted."""
     found = ended(*reports, **overrides)
-    assert (found.until, found.seen_ended) == (NOW, None)
+    assert (found.until, found.end_observed) == (NOW, None)
 
 
 def test_a_deletion_of_ours_is_billed_until_it_is_over():
     """Its workers stopped before it, and Google deletes for minutes."""
     asked = {"deleting:demo-tpu-g1": NOW - 60}
-    was = record(spans=(SPAN,), sightings=asked)
+    was = record(spans=(SPAN,), first_seen=asked)
     assert ended(beat(updated=NOW - HOUR), was=was, nodes=Present(())).until == NOW
 
 
@@ -72,7 +72,7 @@ def test_an_end_never_lies_before_the_start():
 
 def test_the_upper_sum_has_the_time_that_is_not_known():
     """A budget counts it; the saving compares the same time on both sides."""
-    known = record(spans=(replace(SPAN, until=NOW - 3 * HOUR, seen_ended=NOW),))
+    known = record(spans=(replace(SPAN, until=NOW - 3 * HOUR, end_observed=NOW),))
     sure = record(spans=(replace(SPAN, until=NOW - 3 * HOUR),))
     whole = record(spans=(replace(SPAN, until=NOW),))
     found, least = (cost_so_far(spec(), CATALOG, one, NOW) for one in (known, sure))
@@ -85,7 +85,7 @@ def test_the_upper_sum_has_the_time_that_is_not_known():
     assert parts.least_saved_usd == pytest.approx(others.least_saved_usd)
 
 
-def test_the_record_keeps_when_the_end_was_seen():
+def test_the_record_keeps_when_the_end_was_observed():
     """A later command counts the same."""
-    known = record(spans=(replace(SPAN, until=NOW - 3 * HOUR, seen_ended=NOW),))
+    known = record(spans=(replace(SPAN, until=NOW - 3 * HOUR, end_observed=NOW),))
     assert decode(encode(known, "demo"), "demo").spans == known.spans

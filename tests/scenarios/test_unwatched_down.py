@@ -77,7 +77,7 @@ def test_plan_after_down_names_the_format_of_the_checkpoints_in_the_bucket(cloud
     assert "as those in the bucket are" in user.run("plan").out
 
 
-def test_the_cost_of_a_tpu_that_was_preempted_unwatched_does_not_grow_until_somebody_looks(cloud, user: User):
+def test_the_cost_of_a_tpu_that_was_preempted_unwatched_does_not_grow_until_the_next_look(cloud, user: User):
     """It is counted to the report that it owed; what it may have cost more is the upper end, and is said."""
     user.up()
     cloud.wait(900)
@@ -89,6 +89,6 @@ def test_the_cost_of_a_tpu_that_was_preempted_unwatched_does_not_grow_until_some
     (tpu,) = (item for item in late["items"] if item["what"].startswith("TPU v"))
     assert tpu["machine_seconds"] <= 1000
     (end,) = late["unwatched_ends"]
-    assert end["seen_at"] - end["until"] > 35_000
+    assert end["observed_at"] - end["until"] > 35_000
     assert late["upper_usd"] - late["usd"] > end["upper_usd"] > soon["upper_usd"]
     assert "The end of demo-tpu-g1 was not watched" in " ".join(shown.split())

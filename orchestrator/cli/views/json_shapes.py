@@ -238,7 +238,7 @@ KINDS: Mapping[str, Any] = {
         "saved_usd": maybe(float), "least_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
         "price_dates": table(str), "hourly": [_PRICE_LINE],
-        "unwatched_ends": [{"name": str, "until": float, "seen_at": float, "upper_usd": float}],
+        "unwatched_ends": [{"name": str, "until": float, "observed_at": float, "upper_usd": float}],
     },
     "checkpoints": {
         "name": str,

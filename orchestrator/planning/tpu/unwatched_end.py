@@ -1,5 +1,5 @@
 """
-Estimate when a TPU ended that nobody watched, for the bill. Pure.
+Estimate when a TPU ended that had no watcher, for the bill. Pure.
 
 Google's API has the time of a TPU's creation, and none of its end (fields of `tpu_v2.Node` in Google's client).
 What tells of its life is the last report of its workers, by the bucket's clock.
@@ -14,7 +14,7 @@ from orchestrator.domain.observation import World
 from orchestrator.domain.record import Record, Span
 
 WATCHED = 60.0
-"""Seconds between the estimated and the observed end within which the observed one is taken: somebody watched."""
+"""Seconds between the estimated and the observed end up to which the observed one counts: a watcher saw it."""
 
 
 def ended_span(span: Span, record: Record, world: World) -> Span:
@@ -36,4 +36,4 @@ def ended_span(span: Span, record: Record, world: World) -> Span:
     if interval is None or not reports or asked:
         return replace(span, until=now)
     until = max(span.since, max(reports) + interval)
-    return replace(span, until=now) if now - until < WATCHED else replace(span, until=until, seen_ended=now)
+    return replace(span, until=now) if now - until < WATCHED else replace(span, until=until, end_observed=now)
