@@ -420,7 +420,7 @@ def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
     for at in range(7):
         granted = after_refusal(granted, "us-central1-a", "v5litepod-8", NOW - 52 + at)
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=five, capacity_history=granted)
-    found = part("TPU", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
+    found = item("TPU", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
     texts = [one.message for one in found.evidence]
     assert found.message == "5 refusals in the last hour, the last for capacity"
     assert texts[0] == "2 earlier refusals, the last of them"
