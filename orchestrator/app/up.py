@@ -9,6 +9,7 @@ from pathlib import Path
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.expired import end_expired, remember
+from orchestrator.app.deployment.quota_holders import naming_quota_holders
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.plan_file import check, open_approved, plan_up
 from orchestrator.app.source.job_data import (
@@ -164,6 +165,7 @@ def bring_up(
     with (
         leaving(lambda: STAYS if said.making else UNTOUCHED, lambda: _way_on(session)),
         session.holding_lease("up"),
+        naming_quota_holders(session),
         reporter,
         session.notifier,
     ):

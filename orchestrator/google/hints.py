@@ -112,11 +112,14 @@ def _ask_for_role(found: GoogleRefusal, role: str) -> str:
 
 
 def more_quota(found: GoogleRefusal) -> str:
-    """Return the advice for a quota refusal, with the address of the quota page."""
+    """Return the advice for a quota refusal, with the address of the quota page, which no local cloud has."""
     project = f"?project={found.project}" if found.project else ""
-    page = f"https://console.cloud.google.com/iam-admin/quotas{project}"
-    waits = "waiting helps only if another TPU goes"
-    return f"{waits}; delete unneeded TPUs, change tpu.zones, or request more quota: {page}"
+    more = f"request more quota: https://console.cloud.google.com/iam-admin/quotas{project}"
+    if found.is_local:
+        more = (
+            "let the local cloud grant any: `tpuctl local stop`, then `tpuctl local start --no-fresh-project`"
+        )
+    return f"waiting helps only if another TPU goes; delete unneeded TPUs, change tpu.zones, or {more}"
 
 
 def _permission(found: GoogleRefusal) -> str:

@@ -83,6 +83,12 @@ class GoogleRefusal:
         return match[1] if match else ""
 
     @property
+    def is_local(self) -> bool:
+        """Return whether this computer has answered, that is a local cloud, and not Google."""
+        host = urlsplit(self.url).hostname or ""
+        return host == "localhost" or host.startswith("127.")
+
+    @property
     def of_network(self) -> bool:
         """Return whether the request was for a network, and not for a machine on one."""
         return "networks/" in urlsplit(self.url).path

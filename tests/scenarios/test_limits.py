@@ -84,3 +84,21 @@ def test_s20_what_holds_quota_is_deleted_before_the_next_is_asked_for(cloud, use
     refused = [call for call in cloud.log if call.method == "tpu.nodes.create" and call.status == 429]
     assert len(refused) == 1, "the old node has to hold the quota, and to be waited for"
     assert not [call.method for call in cloud.log if "queued" in call.method.lower()]
+
+
+def test_a_quota_that_is_used_up_names_the_own_deployment_that_uses_it(cloud, user):
+    """This computer knows its deployments; one in another region, or one that is down, uses nothing of it."""
+    cloud.change(quotas={(QUOTA, ZONE): 8})
+    user.up()
+    far = User(cloud, "far", beside=user, name="far", tpu={"type": "v5litepod-4", "zones": ["us-central1-a"]})
+    far.up()
+    other = User(cloud, "second folder", beside=user, name="other")
+    said = other.run("up")
+    text = " ".join(said.err.split())
+    assert said.code == 4
+    uses = "the deployment demo of this computer uses it, with a v5litepod-8 in europe-west4-b"
+    assert f"{uses}: `tpuctl down demo` frees it" in text
+    assert "deployment far" not in text
+    user.down()
+    cloud.change(quotas={(QUOTA, ZONE): 0})
+    assert "of this computer uses it" not in other.run("up").err

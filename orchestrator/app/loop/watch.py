@@ -10,6 +10,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.earlier_costs import open_named
 from orchestrator.app.deployment.expired import end_expired
+from orchestrator.app.deployment.quota_holders import naming_quota_holders
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
@@ -173,7 +174,7 @@ def turn(
     """Run passes until the end; return None after yielding to a `push`, when the watch should continue."""
     mine, yields = (LOOP, PEOPLE) if on_vm else ("watch", ("down", HAND_OVER, PUSH))
     try:
-        with session.holding_lease(mine, yields), session.reporter:
+        with session.holding_lease(mine, yields), naming_quota_holders(session), session.reporter:
             return (yield from _passes(session, screen, metrics, stopped, stays, on_vm=on_vm))
     except LeaseHeldError as held:
         # The loop on the VM ends, since cron restarts it; a user's watch yields to a push only.
