@@ -36,7 +36,7 @@ watch: {poll: 2s}
 """
 
 
-class Bench:
+class ObjectIntervalLab:
     """Run the commands in one folder against a local cloud of its own."""
 
     def __init__(self, folder: Path) -> None:
@@ -94,10 +94,10 @@ class Bench:
 
 
 @contextmanager
-def bench(interval: float) -> Iterator[Bench]:
+def running_lab(interval: float) -> Iterator[ObjectIntervalLab]:
     """Run a local cloud in which one object may change once in *interval* seconds."""
     with tempfile.TemporaryDirectory(prefix="bench-object-interval-") as name:
-        one = Bench(Path(name))
+        one = ObjectIntervalLab(Path(name))
         one.tpuctl("local", "start", "--object-interval", str(interval), "--no-fresh-project")
         try:
             yield one
@@ -107,13 +107,13 @@ def bench(interval: float) -> Iterator[Bench]:
 
 def turn(interval: float) -> tuple[dict[str, float], int]:
     """Return the seconds of each command, and how often a 429 was printed."""
-    with bench(interval) as one:
-        taken = {UP: one.tpuctl("up"), AGAIN: one.tpuctl("up")}
-        (one.work / "code.py").write_text("print(2)\n")
-        taken[PUSH] = one.tpuctl("push")
-        one.wait(one.ran.exists)
-        taken[WATCH] = one.recovery()
-        return taken, one.said.count("429") + one.said.count("TPU-402")
+    with running_lab(interval) as lab:
+        taken = {UP: lab.tpuctl("up"), AGAIN: lab.tpuctl("up")}
+        (lab.work / "code.py").write_text("print(2)\n")
+        taken[PUSH] = lab.tpuctl("push")
+        lab.wait(lab.ran.exists)
+        taken[WATCH] = lab.recovery()
+        return taken, lab.said.count("429") + lab.said.count("TPU-402")
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ def main() -> None:
         source = folder / "source"
         fill(source)
         with machines(folder / "machines", key.path, key.public, WORKERS) as hosts:
-            text = Bench(folder, source, key.path, hosts).table()
+            text = PushLab(folder, source, key.path, hosts).table()
     print(text)
     if "--print" not in sys.argv:
         document.put("push", text)
@@ -63,7 +63,7 @@ def fill(source: Path, files: int = FILES) -> None:
         path.write_bytes((text + draw.randbytes(FILE_BYTES))[:FILE_BYTES])
 
 
-class Bench:
+class PushLab:
     """The machines, and what was measured on them."""
 
     def __init__(self, folder: Path, source: Path, key: Path, hosts: list[Machine]) -> None:

@@ -14,7 +14,7 @@ from statistics import median
 
 from benchmarks import document
 from benchmarks.recovery import others, ours
-from benchmarks.recovery.scene import Scene
+from benchmarks.recovery.recovery_lab import RecoveryLab
 
 Samples = list[dict[str, float]]
 PARTS = ("detect", "decide", "create", "boot", "fetch", "restore", "start")
@@ -44,25 +44,25 @@ def main() -> None:
     parser.add_argument("--print", dest="only_print", action="store_true")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench-recovery-") as name:
-        scene = Scene(Path(name) / "scene")
+        lab = RecoveryLab(Path(name) / "lab")
         try:
-            text = table(*measured(scene, asked.runs))
+            text = table(*measured(lab, asked.runs))
         finally:
-            scene.lab.close()
+            lab.close()
     print(text)
     if not asked.only_print:
         document.put("recovery", text)
 
 
-def measured(scene: Scene, runs: int) -> tuple[Samples, Samples, Samples, Samples]:
+def measured(lab: RecoveryLab, runs: int) -> tuple[Samples, Samples, Samples, Samples]:
     """Return the samples of ours without and with notice, and of the two others."""
     moments = spread(runs, random.Random(1))
-    with ours.watched(scene) as made:
-        killed = [ours.sample(scene, made, n + 1, at, notice=False) for n, at in enumerate(moments)]
-        noticed = [ours.sample(scene, made, runs + n + 1, at, notice=True) for n, at in enumerate(moments)]
+    with ours.watched(lab) as made:
+        killed = [ours.sample(lab, made, n + 1, at, notice=False) for n, at in enumerate(moments)]
+        noticed = [ours.sample(lab, made, runs + n + 1, at, notice=True) for n, at in enumerate(moments)]
     with ThreadPoolExecutor(2) as pool:
         designs = (others.CRON, others.BABYSIT)
-        found = [pool.submit(others.samples, scene, d, moments) for d in designs]
+        found = [pool.submit(others.samples, lab, d, moments) for d in designs]
         return killed, noticed, found[0].result(), found[1].result()
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.recovery.ours import put_job
-from benchmarks.recovery.scene import NODES, Scene, newest, next_job, wait
+from benchmarks.recovery.recovery_lab import NODES, RecoveryLab, newest, next_job, wait
 from tests.e2e.process_lab import REPO
 
 
@@ -30,7 +30,7 @@ BABYSIT = Design("babysit", "tpunicorn's babysitter, a look each 30 s", 30.0, 10
 
 
 def samples(
-    scene: Scene,
+    lab: RecoveryLab,
     design: Design,
     moments: Sequence[float],
     put: Callable[[Path], None] = put_job,
@@ -41,15 +41,15 @@ def samples(
 
     Times that the loop adds are in the design's own seconds. *put* brings the job, with *more* variables.
     """
-    folder = scene.lab.folder / design.loop
+    folder = lab.folder / design.loop
     folder.mkdir()
     put(folder)
-    with running(scene, design, folder, more or {}):
-        return [_sample(scene, design, folder, moment) for moment in moments]
+    with running(lab, design, folder, more or {}):
+        return [_sample(lab, design, folder, moment) for moment in moments]
 
 
 @contextmanager
-def running(scene: Scene, design: Design, folder: Path, more: Mapping[str, str]) -> Iterator[None]:
+def running(lab: RecoveryLab, design: Design, folder: Path, more: Mapping[str, str]) -> Iterator[None]:
     """Run the loop with its job in a session of their own, which ends with the block."""
     env = {
         **os.environ, **more, "PYTHONPATH": str(REPO), "NUMPY_LM_STEPS": "1000000", "NUMPY_LM_STEP_SECONDS": "0.1",
@@ -57,7 +57,7 @@ def running(scene: Scene, design: Design, folder: Path, more: Mapping[str, str])
         "TPUCTL_CHECKPOINT_DIR": str(folder / "checkpoints"),
         "TPUCTL_PROGRESS_FILE": str(folder / "progress"),
     }  # fmt: skip
-    words = [design.loop, scene.endpoint + NODES, f"peer-{design.loop}", str(folder)]
+    words = [design.loop, lab.endpoint + NODES, f"peer-{design.loop}", str(folder)]
     command = [sys.executable, "-m", "benchmarks.recovery.peers", *words, str(design.period / design.scale)]
     with (folder / "log").open("wb") as log, (folder / "err").open("wb") as err:
         process = subprocess.Popen(command, env=env, stdout=log, stderr=err, start_new_session=True)
@@ -68,12 +68,12 @@ def running(scene: Scene, design: Design, folder: Path, more: Mapping[str, str])
         process.wait()
 
 
-def _sample(scene: Scene, design: Design, folder: Path, moment: float) -> dict[str, float]:
+def _sample(lab: RecoveryLab, design: Design, folder: Path, moment: float) -> dict[str, float]:
     made = folder / "steps"
     wait("the job trains", lambda: newest(made) or None)
     time.sleep(1.0 + moment * design.period / design.scale)
     job = newest(made)
-    lost = scene.kill(f"peer-{design.loop}")
+    lost = lab.kill(f"peer-{design.loop}")
     os.kill(job, signal.SIGKILL)
     step = wait("the next step", lambda: next_job(made, job))
     observed, ready, start = (_when(folder / "log", what, lost) for what in ("seen", "ready", "start"))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.recovery.scene import Scene, newest, next_job, wait
+from benchmarks.recovery.recovery_lab import RecoveryLab, newest, next_job, wait
 from tests.e2e.process_lab import EXAMPLE
 
 POLL = 15
@@ -33,9 +33,9 @@ def put_job(folder: Path) -> None:
 
 
 @contextmanager
-def watched(scene: Scene) -> Iterator[Path]:
+def watched(lab: RecoveryLab) -> Iterator[Path]:
     """Bring the example up and watch it; yield the file of its steps."""
-    lab, made = scene.lab, scene.lab.folder / "steps"
+    made = lab.folder / "steps"
     put_job(lab.work)
     (lab.work / "tpuctl.yaml").write_text(
         f"name: {NAME}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
@@ -53,7 +53,7 @@ def watched(scene: Scene) -> Iterator[Path]:
 
 
 def sample(
-    scene: Scene,
+    lab: RecoveryLab,
     made: Path,
     number: int,
     moment: float,
@@ -66,18 +66,18 @@ def sample(
     wait("the job trains", lambda: newest(made) or None)
     time.sleep(2.0 + moment * poll)
     job = newest(made)
-    lost = scene.kill(f"{name}-tpu-g{number}", notice=notice)
+    lost = lab.kill(f"{name}-tpu-g{number}", notice=notice)
     step = wait("the next step", lambda: next_job(made, job))
-    times = wait("the report", lambda: _timings(scene, number + 1))
-    asked = _event(scene, "node-create", lost)
-    began, ready = scene.made(f"{name}-tpu-g{number + 1}")
+    times = wait("the report", lambda: _timings(lab, number + 1))
+    asked = _event(lab, "node-create", lost)
+    began, ready = lab.made(f"{name}-tpu-g{number + 1}")
     # An event is written beside the call that it tells of, and may be dated after it.
-    observed = min(asked, began, _event(scene, "preempted", lost))
+    observed = min(asked, began, _event(lab, "preempted", lost))
     fetched, restored = times["fetched"], times["restored"]
     # Nothing unpacked: it was looked for, and the setup began.
     there = times.get("unpacked", times.get("setup_began", fetched))
     done = max(there, times.get("setup_done", there))
-    last = scene.lab.beats(number)[0]
+    last = lab.beats(number)[0]
     rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
         **rest,
@@ -89,16 +89,16 @@ def sample(
     }  # fmt: skip
 
 
-def _timings(scene: Scene, number: int) -> dict[str, float] | None:
-    times = next((beat["timings"] for beat in scene.lab.beats(number)), {})
+def _timings(lab: RecoveryLab, number: int) -> dict[str, float] | None:
+    times = next((beat["timings"] for beat in lab.beats(number)), {})
     return times if {"boot", "fetched", "restored"} <= set(times) else None
 
 
-def _event(scene: Scene, kind: str, after: float) -> float:
+def _event(lab: RecoveryLab, kind: str, after: float) -> float:
     """Return when the controller first said something of that kind after a moment."""
 
     def read() -> float | None:
-        names = (name.rpartition("/")[2] for name in scene.lab.objects(".tpuctl/events/"))
+        names = (name.rpartition("/")[2] for name in lab.objects(".tpuctl/events/"))
         times = [int(n.split("-")[0]) / 1000 for n in names if n.endswith(f"-{kind}.json")]
         return min((at for at in times if at > after - 0.05), default=None)
 

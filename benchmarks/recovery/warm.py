@@ -19,7 +19,7 @@ from statistics import median
 from benchmarks import document
 from benchmarks.recovery import others, ours
 from benchmarks.recovery.__main__ import Samples, spread
-from benchmarks.recovery.scene import Scene, newest, wait
+from benchmarks.recovery.recovery_lab import RecoveryLab, newest, wait
 from tests.e2e.process_lab import REPO
 
 POLL = 3
@@ -75,14 +75,14 @@ def main() -> None:
     rows = {}
     moments = spread(asked.runs, random.Random(1))
     for title, warm in (("tpuctl, cold", False), ("tpuctl, warm", True)):
-        with scene(f"jax-{'warm' if warm else 'cold'}") as one, watched(one, warm=warm) as made:
+        with running_lab(f"jax-{'warm' if warm else 'cold'}") as lab, watched(lab, warm=warm) as made:
             rows[title] = [
-                lost(one, made, number, moment, warm=warm) for number, moment in enumerate(moments, 1)
+                lost(lab, made, number, moment, warm=warm) for number, moment in enumerate(moments, 1)
             ]
         print(title, rows[title], flush=True)
-    with scene("jax-peer") as one:
+    with running_lab("jax-peer") as lab:
         rows[REINSTALL.title] = others.samples(
-            one, REINSTALL, moments, put_job, {**environment(one), "BENCH_PINS": " ".join(PINS)}
+            lab, REINSTALL, moments, put_job, {**environment(lab), "BENCH_PINS": " ".join(PINS)}
         )
     recipes: dict[str, tuple[float, float]] = {}
     for name in (None, *(RECIPES if asked.recipes else ())):
@@ -95,17 +95,17 @@ def main() -> None:
 
 
 @contextmanager
-def scene(name: str) -> Iterator[Scene]:
+def running_lab(name: str) -> Iterator[RecoveryLab]:
     """Give a local cloud of its own: no machine finds there what another row has downloaded."""
     with tempfile.TemporaryDirectory(prefix="bench-warm-") as folder:
         # Nor what uv has downloaded for other local clouds of this computer.
         os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
         Path(folder, "cache").mkdir(mode=0o700)
-        one = Scene(Path(folder) / "scene", name, "--python", PYTHON)
+        lab = RecoveryLab(Path(folder) / "lab", name, "--python", PYTHON)
         try:
-            yield one
+            yield lab
         finally:
-            one.lab.close()
+            lab.close()
 
 
 def put_job(folder: Path, example: str = "jax-lm") -> None:
@@ -116,32 +116,30 @@ def put_job(folder: Path, example: str = "jax-lm") -> None:
     (folder / "job.py").write_text(JOB)
 
 
-def environment(one: Scene) -> dict[str, str]:
+def environment(lab: RecoveryLab) -> dict[str, str]:
     """Return the job's variables."""
     return {
-        "BENCH_STEPS": str(one.lab.folder / "steps"),
+        "BENCH_STEPS": str(lab.folder / "steps"),
         "JAX_LM_STEPS": "1000000",
         "JAX_LM_STEP_SECONDS": "0.1",
     }
 
 
 @contextmanager
-def watched(one: Scene, *, warm: bool) -> Iterator[Path]:
+def watched(lab: RecoveryLab, *, warm: bool) -> Iterator[Path]:
     """Bring the job up and watch it; yield the file of its steps."""
-    lab = one.lab
     put_job(lab.work)
     job = {
-        "setup": SETUP, "command": "exec python3 job.py", "env": environment(one), "warm_start": warm,
+        "setup": SETUP, "command": "exec python3 job.py", "env": environment(lab), "warm_start": warm,
         "checkpoint": {"format": "orbax"},
     }  # fmt: skip
-    with running(one, job):
+    with running(lab, job):
         yield lab.folder / "steps"
 
 
 @contextmanager
-def running(one: Scene, job: dict[str, object]) -> Iterator[None]:
+def running(lab: RecoveryLab, job: dict[str, object]) -> Iterator[None]:
     """Write the deployment file, bring it up and watch it."""
-    lab = one.lab
     (lab.work / "tpuctl.yaml").write_text(
         f"name: {lab.name}\ntpu: {{type: v5litepod-8, zones: [europe-west4-b]}}\nvm: none\n"
         f"job: {json.dumps(job)}\nwatch: {{poll: {POLL}s}}\n"
@@ -155,32 +153,32 @@ def running(one: Scene, job: dict[str, object]) -> Iterator[None]:
         lab.end(watch, None)
 
 
-def lost(one: Scene, made: Path, number: int, moment: float, *, warm: bool) -> dict[str, float]:
+def lost(lab: RecoveryLab, made: Path, number: int, moment: float, *, warm: bool) -> dict[str, float]:
     """Take the machine away, once it has kept what it installed; return each part."""
     wait("the job trains", lambda: newest(made) or None)
     if warm:
-        wait("it is kept", lambda: one.lab.objects("caches/environment/") or None)
-        wait("it is kept", lambda: one.lab.objects("caches/compiled/") or None)
-    found = ours.sample(one, made, number, moment, notice=False, name=one.lab.name, poll=POLL)
+        wait("it is kept", lambda: lab.objects("caches/environment/") or None)
+        wait("it is kept", lambda: lab.objects("caches/compiled/") or None)
+    found = ours.sample(lab, made, number, moment, notice=False, name=lab.name, poll=POLL)
     return {**found, "cpu": float(Path(f"{made}.{newest(made)}").read_text())}
 
 
 def setups(example: str) -> tuple[float, float]:
     """Return the seconds from the code to the end of the setup, on a first machine and on the next one."""
-    with scene(example) as one:
-        put_job(one.lab.work, example)
-        text = (one.lab.work / "tpuctl.yaml").read_text()
-        (one.lab.work / "tpuctl.yaml").write_text(endless(text))
-        one.lab.tpuctl("up", seconds=1800.0)
-        watch = one.lab.start("watch")
+    with running_lab(example) as lab:
+        put_job(lab.work, example)
+        text = (lab.work / "tpuctl.yaml").read_text()
+        (lab.work / "tpuctl.yaml").write_text(endless(text))
+        lab.tpuctl("up", seconds=1800.0)
+        watch = lab.start("watch")
         try:
-            first = wait("the setup", lambda: ready(one, 1))
-            wait("it is kept", lambda: one.lab.objects("caches/environment/") or None)
-            one.kill(f"{example}-tpu-g1")
-            return first, wait("the setup", lambda: ready(one, 2))
+            first = wait("the setup", lambda: ready(lab, 1))
+            wait("it is kept", lambda: lab.objects("caches/environment/") or None)
+            lab.kill(f"{example}-tpu-g1")
+            return first, wait("the setup", lambda: ready(lab, 2))
         finally:
             watch.send_signal(signal.SIGINT)
-            one.lab.end(watch, None)
+            lab.end(watch, None)
 
 
 def endless(text: str) -> str:
@@ -190,9 +188,9 @@ def endless(text: str) -> str:
     return text.replace("poll: 15s", f"poll: {POLL}s")
 
 
-def ready(one: Scene, number: int) -> float | None:
+def ready(lab: RecoveryLab, number: int) -> float | None:
     """Return the seconds from the code to the end of the setup of an incarnation, None before."""
-    times = next((beat["timings"] for beat in one.lab.beats(number)), {})
+    times = next((beat["timings"] for beat in lab.beats(number)), {})
     return times["setup_done"] - times["fetched"] if "setup_done" in times else None
 
 

@@ -56,7 +56,7 @@ class Spent:
     computing: float
 
 
-class Bench:
+class StorageLab:
     """The service, the file, and what moves it."""
 
     def __init__(self, folder: Path, url: str, service: int, options: argparse.Namespace) -> None:
@@ -370,11 +370,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="bench-storage-") as name:
         folder = Path(name)
         with service(folder / "service") as (url, process):
-            bench = Bench(folder, url, process, options)
-            shared, found = bench.slice(int(SHARED * GB)), {}
+            lab = StorageLab(folder, url, process, options)
+            shared, found = lab.slice(int(SHARED * GB)), {}
             for size in options.gb or (1.0, 10.0):
-                found[size] = bench.rows(int(size * GB), options.turns if size <= 2 else 1)
-                text = page(found, shared, bench.checksums)
+                found[size] = lab.rows(int(size * GB), options.turns if size <= 2 else 1)
+                text = page(found, shared, lab.checksums)
                 print(text, flush=True)
                 # After each size: the largest takes many minutes.
                 if not options.print:

@@ -37,7 +37,7 @@ class ExpireLab:
     """A bucket, a TPU node of the local cloud, and the machine of its worker 0."""
 
     def __init__(self, lab: AgentLab, metadata: str) -> None:
-        self.lab = lab
+        self.agents = lab
         self.metadata = metadata
         self.machine = lab.machine(_STEP_SECONDS=0.05)
         self.calls: list[str] = []
@@ -45,20 +45,20 @@ class ExpireLab:
     def record(self, ended_ago: float | None) -> None:
         """Let the deployment have ended *ended_ago* seconds ago; None: it may not delete itself."""
         end = 0.0 if ended_ago is None else time.time() - ended_ago
-        self.lab.put(RECORD, encode(record_of(started_at=1.0, expires_at=end, incarnation=1), "lab"))
+        self.agents.put(RECORD, encode(record_of(started_at=1.0, expires_at=end, incarnation=1), "lab"))
 
     def lease(self, age: float) -> None:
         """Let somebody have renewed the lease *age* seconds ago."""
-        self.lab.put(LEASE, b"{}")
-        with self.lab.storage.lock:
-            held = self.lab.storage.objects.get(BUCKET, LEASE)
+        self.agents.put(LEASE, b"{}")
+        with self.agents.storage.lock:
+            held = self.agents.storage.objects.get(BUCKET, LEASE)
             object.__setattr__(held, "updated", held.updated - age)
 
     def expire(self, made_until: float = 0.0) -> Machine:
         """Run `agent.pyz expire` once, as cron does."""
         plain = dict(self.machine.env)
         self.machine.env.update(
-            TPUCTL_LOCAL_CLOUD=self.lab.url, GCE_METADATA_HOST=self.metadata,
+            TPUCTL_LOCAL_CLOUD=self.agents.url, GCE_METADATA_HOST=self.metadata,
             TPUCTL_EXPIRES_AT=str(made_until or ""),
         )  # fmt: skip
         agent, self.machine.process = self.machine.process, None
@@ -132,7 +132,7 @@ def test_the_node_goes_after_a_last_commit_when_the_time_is_over(expire_lab: Exp
     beat = machine.heartbeat()
     assert (beat["phase"], beat["attempt"]) == ("stopped", 1)
     assert "this TPU deletes itself" in beat["message"]
-    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in expire_lab.lab.manifests())
+    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in expire_lab.agents.manifests())
     assert (machine.root / "state" / "stop").exists(), "cron does not start the job again"
     assert expire_lab.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
 
@@ -158,16 +158,18 @@ def test_what_is_not_certain_keeps_the_node(expire_lab: ExpireLab, case: str) ->
     if case == "held":
         expire_lab.lease(LIFE)
     if case == "damaged":
-        expire_lab.lab.put(
-            RECORD, expire_lab.lab.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0')
+        expire_lab.agents.put(
+            RECORD, expire_lab.agents.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0')
         )
     if case == "foreign":
-        expire_lab.lab.put(RECORD, encode(record_of(expires_at=1.0), "another"))
+        expire_lab.agents.put(RECORD, encode(record_of(expires_at=1.0), "another"))
     if case == "missing":
-        expire_lab.lab.put(RECORD, b"")
+        expire_lab.agents.put(RECORD, b"")
     if case == "refused":
-        api = expire_lab.lab.fault
-        expire_lab.lab.fault = lambda request: Response(403) if "/storage/" in request.path else api(request)
+        api = expire_lab.agents.fault
+        expire_lab.agents.fault = lambda request: (
+            Response(403) if "/storage/" in request.path else api(request)
+        )
 
     machine = expire_lab.expire(made_until=time.time() - BLIND + 60)
 
@@ -199,8 +201,8 @@ def test_a_node_that_is_not_the_one_it_was_made_as_is_not_touched(expire_lab: Ex
 def test_a_refusal_is_reported_and_tried_again_later(expire_lab: ExpireLab) -> None:
     """Without the role: the heartbeat says so, the job stays stopped, and the pauses grow."""
     expire_lab.record(LONG_AGO)
-    api, refusal = expire_lab.lab.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}
-    expire_lab.lab.fault = lambda request: (
+    api, refusal = expire_lab.agents.fault, {"error": {"message": "Permission 'tpu.nodes.delete' denied"}}
+    expire_lab.agents.fault = lambda request: (
         Response.of(refusal, 403) if request.method == "DELETE" else api(request)
     )
 

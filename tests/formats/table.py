@@ -40,11 +40,11 @@ class Row:
     bucket_restored: str
 
 
-class Bench:
-    """Hold one lab; every layout gets machines and a bucket folder of its own."""
+class FormatLab:
+    """Hold a bucket and its agents; every layout gets machines and a bucket folder of its own."""
 
-    def __init__(self, lab: AgentLab) -> None:
-        self.lab = lab
+    def __init__(self, agents: AgentLab) -> None:
+        self.agents = agents
         self.count = 0
         self.clock = VirtualClock()
 
@@ -52,17 +52,17 @@ class Bench:
         """Return the context of an agent on a new machine with an empty disk."""
         self.count += 1
         folder = {"CHECKPOINT_DIR": f"gs://{BUCKET}/checkpoints"} if in_bucket else {}
-        machine = self.lab.machine(
+        machine = self.agents.machine(
             f"m{self.count}", CHECKPOINT_FORMAT="auto", INCARNATION=incarnation, **folder
         )
         return machine.context(self.clock)
 
     def clear(self) -> None:
         """Empty the bucket."""
-        with self.lab.storage.lock:
-            for one in list(self.lab.storage.objects.all()):
+        with self.agents.storage.lock:
+            for one in list(self.agents.storage.objects.all()):
                 if one.name.startswith(("checkpoints/", ".tpuctl/")):
-                    self.lab.storage.objects.delete(BUCKET, one.name, None, Preconditions())
+                    self.agents.storage.objects.delete(BUCKET, one.name, None, Preconditions())
 
 
 def put(root: Path, saved: Save) -> None:
@@ -73,23 +73,23 @@ def put(root: Path, saved: Save) -> None:
         path.write_bytes(data)
 
 
-def row_of(layout: Layout, bench: Bench) -> Row:
+def row_of(layout: Layout, lab: FormatLab) -> Row:
     """Run one layout. Raises AssertionError where it is not as it must be."""
-    bench.clear()
-    seen, committed, restored = _local(layout, bench)
-    bench.clear()
-    torn = _torn(layout, bench)
+    lab.clear()
+    seen, committed, restored = _local(layout, lab)
+    lab.clear()
+    torn = _torn(layout, lab)
     if layout.bucket:
         found = (layout.bucket,) * 3
     else:
-        bench.clear()
-        found = _in_bucket(layout, bench)
+        lab.clear()
+        found = _in_bucket(layout, lab)
     return Row(layout.name, layout.format or "-", seen, committed, torn, restored, *found)
 
 
-def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
+def _local(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
     """Save twice, commit each, and restore the newest to an empty disk."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     root = context.local.folder
     for saved in steps(layout):
@@ -110,7 +110,7 @@ def _local(layout: Layout, bench: Bench) -> tuple[str, str, str]:
         assert newest.step == 40, newest
     else:
         assert not context.checkpoints.proven(newest.step, newest.incarnation), "a count proves no target"
-    other = bench.context(incarnation=2)
+    other = lab.context(incarnation=2)
     attempt = next_attempt(None, newest, "test", 0, counted=False)
     back = other.restorer.restore(attempt)
     assert back.path, layout.name
@@ -129,11 +129,11 @@ def _same(root: Path, saved: dict[str, bytes]) -> None:
         assert (root / name).read_bytes() == data or name in ("checkpoint", "last.json"), f"{name} differs"
 
 
-def _torn(layout: Layout, bench: Bench) -> str:
+def _torn(layout: Layout, lab: FormatLab) -> str:
     """Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed."""
     cuts = 0
     for remaining in _remains(layout):
-        context = bench.context()
+        context = lab.context()
         context.committer.begin(1, None)
         put(context.local.folder, layout.write(20))
         context.committer.commit()
@@ -147,7 +147,7 @@ def _torn(layout: Layout, bench: Bench) -> str:
             attempt = next_attempt(None, before, "test", 0, counted=False)
             context.restorer.restore(attempt)
             _same(context.local.folder, dict(layout.write(20)))
-        bench.clear()
+        lab.clear()
         shutil.rmtree(context.local.folder)
         cuts += 1
     return f"yes, {cuts} cuts"
@@ -176,38 +176,38 @@ def _tells_when_cut(layout: Layout, name: str) -> bool:
 class _Store:
     """Let the controller's judge read the lab's bucket."""
 
-    def __init__(self, lab: AgentLab) -> None:
-        self.lab = lab
+    def __init__(self, agents: AgentLab) -> None:
+        self.agents = agents
 
     def list(self, prefix: str) -> list[StoredObject]:
-        return [self._object(name) for name in self.lab.names(prefix)]
+        return [self._object(name) for name in self.agents.names(prefix)]
 
     def read(self, name: str, limit: int | None = None) -> StoredObject | None:
-        return self._object(name) if name in self.lab.names(name) else None
+        return self._object(name) if name in self.agents.names(name) else None
 
     def _object(self, name: str) -> StoredObject:
-        data = self.lab.read(name)
+        data = self.agents.read(name)
         return StoredObject(name=name, data=data, generation=1, size=len(data), updated=0.0)
 
 
-def _in_bucket(layout: Layout, bench: Bench) -> tuple[str, str, str]:
+def _in_bucket(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
     """Write two saves straight to the bucket, the second one object by object."""
-    context = bench.context(in_bucket=True)
+    context = lab.context(in_bucket=True)
     for name, data in layout.write(20):
-        bench.lab.put(f"checkpoints/{name}", data)
+        lab.agents.put(f"checkpoints/{name}", data)
     first = context.checkpoints.newest()
     assert first is not None, layout.name
     assert context.format.chosen == layout.format
-    store = _Store(bench.lab)
+    store = _Store(lab.agents)
     saved = layout.write(40)
     for name, data in saved[:-1]:
-        bench.lab.put(f"checkpoints/{name}", data)
+        lab.agents.put(f"checkpoints/{name}", data)
         if not layout.in_place and not _single(layout):
             now = context.checkpoints.newest()
             assert now is not None
             assert now.step == 20, (layout.name, name, now)
             assert _second(store) == 20, (layout.name, name)
-    bench.lab.put(f"checkpoints/{saved[-1][0]}", saved[-1][1])
+    lab.agents.put(f"checkpoints/{saved[-1][0]}", saved[-1][1])
     newest = context.checkpoints.newest()
     assert newest is not None
     if layout.in_place and layout.format in ("files", "orbax"):
@@ -234,9 +234,9 @@ def _second(store: _Store) -> int | None:
 
 def rows() -> list[Row]:
     """Run every layout."""
-    with tempfile.TemporaryDirectory() as folder, running_lab(Path(folder)) as lab:
-        bench = Bench(lab)
-        return [row_of(layout, bench) for layout in LAYOUTS]
+    with tempfile.TemporaryDirectory() as folder, running_lab(Path(folder)) as agents:
+        lab = FormatLab(agents)
+        return [row_of(layout, lab) for layout in LAYOUTS]
 
 
 def text_of(found: list[Row]) -> str:

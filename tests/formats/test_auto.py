@@ -16,7 +16,7 @@ from orchestrator.contract.machine_errors import DamagedError
 from tests.agent.agent_lab import AgentLab, running_lab
 from tests.agent.format_trees import archive, safetensors
 from tests.formats.layouts import hugging_face, npz, old_torch
-from tests.formats.table import Bench, put
+from tests.formats.table import FormatLab, put
 
 IN_PLACE = """
 import os, pathlib, re, sys, time, zipfile
@@ -37,10 +37,10 @@ while step < 60:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def lab(tmp_path: Path) -> Iterator[FormatLab]:
     """Run a bucket."""
-    with running_lab(tmp_path) as lab:
-        yield Bench(lab)
+    with running_lab(tmp_path) as agents:
+        yield FormatLab(agents)
 
 
 def saved(context: AgentContext, name: str, data: bytes) -> bool:
@@ -55,28 +55,28 @@ def step_now(context: AgentContext) -> int | None:
     return newest.step if newest is not None else None
 
 
-def test_a_stray_file_gives_way_to_the_frameworks_own_saves(bench: Bench) -> None:
+def test_a_stray_file_gives_way_to_the_frameworks_own_saves(lab: FormatLab) -> None:
     """Weights to start from, with a large number in their name, must not stand in the way of real checkpoints."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     assert saved(context, "pretrained_100000.pt", archive())
     assert (context.format.chosen, step_now(context)) == ("files", 100000)
     put(context.local.folder, hugging_face("model.safetensors")(20))
     assert context.committer.commit()
     assert (context.format.chosen, step_now(context)) == ("hf", 20)
-    assert any(name.endswith(".replaced") for name in bench.lab.names("checkpoints/")), "nothing is deleted"
+    assert any(name.endswith(".replaced") for name in lab.agents.names("checkpoints/")), "nothing is deleted"
     assert not context.committer.commit()
     assert not saved(context, "later_200000.pt", archive()), "a framework's saves never give way to a file"
     assert step_now(context) == 20
 
 
-def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
+def test_the_newest_manifest_decides_for_the_next_machine(lab: FormatLab) -> None:
     """A stray file that is there first on the next machine changes nothing."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     put(context.local.folder, hugging_face("model.safetensors")(20))
     assert context.committer.commit()
-    other = bench.context(incarnation=2)
+    other = lab.context(incarnation=2)
     put(other.local.folder, [("samples_900.npz", npz(None))])
     attempt = next_attempt(None, context.checkpoints.newest(), "test", 0, counted=False)
     other.restorer.restore(attempt)
@@ -85,9 +85,9 @@ def test_the_newest_manifest_decides_for_the_next_machine(bench: Bench) -> None:
     assert other.format.chosen == "hf"
 
 
-def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
+def test_a_count_proves_no_target_and_grows_over_machines(lab: FormatLab) -> None:
     """Saves without a step are counted, each content once, starting where the last machine was."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     for number in range(3):
         assert saved(context, "snapshot.pt", archive({"x": number}))
@@ -95,7 +95,7 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
     assert step_now(context) == 2
     assert context.committer.proven is None
     assert context.status.get("committed_counted") is True
-    other = bench.context(incarnation=2)
+    other = lab.context(incarnation=2)
     newest = context.checkpoints.newest()
     assert other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).counted
     other.committer.begin(1, 2, proven=False)
@@ -105,9 +105,9 @@ def test_a_count_proves_no_target_and_grows_over_machines(bench: Bench) -> None:
     assert not other.checkpoints.proven(3, 2)
 
 
-def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Bench) -> None:
+def test_the_step_that_the_job_reported_names_a_file_that_tells_none(lab: FormatLab) -> None:
     """It is better than a count, and proves no target either."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     context.status.set(step=70)
     assert saved(context, "snapshot.pt", archive({"x": 1}))
@@ -115,9 +115,9 @@ def test_the_step_that_the_job_reported_names_a_file_that_tells_none(bench: Benc
     assert context.committer.proven is None
 
 
-def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) -> None:
+def test_a_job_that_begins_again_does_not_replace_what_is_further(lab: FormatLab) -> None:
     """Otherwise a script that ignores its checkpoint would push the good ones out of the bucket."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     assert saved(context, "ckpt.pt", archive({"iter_num": 500}))
     assert not saved(context, "ckpt.pt", archive({"iter_num": 10}))
@@ -127,54 +127,54 @@ def test_a_job_that_begins_again_does_not_replace_what_is_further(bench: Bench) 
     assert step_now(context) == 510
 
 
-def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(bench: Bench) -> None:
+def test_a_number_that_belongs_to_the_name_is_no_step_for_ever(lab: FormatLab) -> None:
     """`vit_b_16.pth` is replaced in place: the second content is committed too, as a count."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     assert saved(context, "vit_b_16.pth", archive({"x": 1}))
     assert saved(context, "vit_b_16.pth", archive({"x": 2}))
     assert step_now(context) == 17
 
 
-def test_what_belongs_to_one_save_stays_together(bench: Bench) -> None:
+def test_what_belongs_to_one_save_stays_together(lab: FormatLab) -> None:
     """A model whose optimizer is not there yet is no save, where earlier saves had both."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     put(context.local.folder, [("model_10.pt", archive()), ("optim_10.pt", archive())])
     put(context.local.folder, [("best.pt", archive({"x": 1})), ("config.json", b"{}")])
     assert context.committer.commit()
-    names = {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000010/g1/w0/")}
+    names = {name.partition("/w0/")[2] for name in lab.agents.names("checkpoints/00000010/g1/w0/")}
     assert names == {"model_10.pt", "optim_10.pt", "best.pt", "config.json"}
     assert not saved(context, "model_20.pt", archive())
     assert saved(context, "optim_20.pt", archive())
     assert step_now(context) == 20
 
 
-def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(bench: Bench) -> None:
+def test_a_file_that_is_still_written_waits_and_one_that_never_rests_is_copied(lab: FormatLab) -> None:
     """While the job runs a file has to stay the same for a look; some programs save more often than that."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     context.local.forget()
     for step in range(1, 5):
         assert not saved(context, "ckpt.pt", archive({"iter_num": step})), (
             "it has changed since the last look"
         )
-        bench.clock.advance(1.25 * context.settings.poll)
+        lab.clock.advance(1.25 * context.settings.poll)
     assert saved(context, "ckpt.pt", archive({"iter_num": 5})), "its own structure proves it"
     assert step_now(context) == 5
     context.local.rest()
     assert saved(context, "ckpt.pt", archive({"iter_num": 6})), "a job that has ended writes no more"
 
 
-def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_replaced(bench: Bench) -> None:
+def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_replaced(lab: FormatLab) -> None:
     """Lightning goes on from last.ckpt: with step=20.ckpt alone it would begin at step 0 on the next machine."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     context.local.forget()
     for step in (10, 20, 30, 40):
         assert not _both(context, step), "step=40.ckpt may still be written, and so may last.ckpt"
     assert _both(context, 50), "it never rests, and proves itself"
-    held = bench.lab.names("checkpoints/")
+    held = lab.agents.names("checkpoints/")
     assert {name.partition("/w0/")[2] for name in held} == {"", "last.ckpt", "step=50.ckpt"}
     put(context.local.folder, [("step=60.ckpt", _lightning(60)), ("step=70.ckpt", _lightning(70)[:-40])])
     context.local.rest()
@@ -182,36 +182,36 @@ def test_a_numbered_file_alone_does_not_follow_a_save_with_the_file_that_is_repl
     assert step_now(context) == 50
 
 
-def test_numbered_files_count_where_those_beside_them_are_never_whole(bench: Bench) -> None:
+def test_numbered_files_count_where_those_beside_them_are_never_whole(lab: FormatLab) -> None:
     """A broken file that nobody replaces must not keep a whole training out of the bucket."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     context.local.forget()
     put(context.local.folder, [("broken.pt", archive()[:-40]), ("step=10.ckpt", _lightning(10))])
     put(context.local.folder, [("step=20.ckpt", _lightning(20))])
     for seconds in (0, 1, 1):
-        bench.clock.advance(seconds)
+        lab.clock.advance(seconds)
         assert not context.committer.commit()
-    bench.clock.advance(100)
+    lab.clock.advance(100)
     assert context.committer.commit()
     assert step_now(context) == 10
 
 
-def test_a_version_of_a_name_is_no_series_of_its_own(bench: Bench) -> None:
+def test_a_version_of_a_name_is_no_series_of_its_own(lab: FormatLab) -> None:
     """Lightning saves step=40-v1.ckpt beside the step=40.ckpt that it went on from, and then step=60.ckpt."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     put(context.local.folder, [("step=40.ckpt", _lightning(40)), ("step=40-v1.ckpt", _lightning(40))])
     assert _both(context, 60)
     assert step_now(context) == 60
-    assert {name.partition("/w0/")[2] for name in bench.lab.names("checkpoints/00000060/g1/w0/")} == {
+    assert {name.partition("/w0/")[2] for name in lab.agents.names("checkpoints/00000060/g1/w0/")} == {
         "last.ckpt", "step=60.ckpt",
     }  # fmt: skip
 
 
-def test_a_job_that_ended_in_order_has_no_file_outstanding(bench: Bench) -> None:
+def test_a_job_that_ended_in_order_has_no_file_outstanding(lab: FormatLab) -> None:
     """A series that has no file of the last step is waited for while the job runs, and not when it has ended."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     for step in (10, 20):
         put(context.local.folder, [(f"model_{step}.pt", archive()), (f"ema_{step}.pt", archive())])
@@ -236,10 +236,10 @@ def _both(context: AgentContext, step: int) -> bool:
 
 @pytest.mark.parametrize("renamed", [True, False])
 def test_bytes_of_no_known_format_are_committed_when_each_save_is_renamed(
-    bench: Bench, *, renamed: bool
+    lab: FormatLab, *, renamed: bool
 ) -> None:
     """A program of one's own that saves `weights.bin` all the time: only a rename proves that it is whole."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     context.local.forget()
     path = context.local.folder / "weights.bin"
@@ -307,24 +307,24 @@ def test_a_file_tells_its_step_and_runs_nothing(tmp_path: Path) -> None:
     assert not (Path.cwd() / "evil!").exists()
 
 
-def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(lab_of: AgentLab) -> None:
+def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(agents: AgentLab) -> None:
     """Killed without a word, it goes on from what was committed; at the end the target is proven by the file."""
     code = IN_PLACE.format(tests=str(Path(__file__).parents[2]))
-    lab_of.code = lab_of.put_bundle({"train.py": code.encode()})
+    agents.code = agents.put_bundle({"train.py": code.encode()})
     settings = {"CHECKPOINT_FORMAT": "auto", "TARGET_STEPS": 60}
-    first = lab_of.machine(INCARNATION=1, **settings).start()
+    first = agents.machine(INCARNATION=1, **settings).start()
     first.until_committed(10)
     first.kill_all()
-    second = lab_of.machine("m1", INCARNATION=2, **settings).run_to_end()
+    second = agents.machine("m1", INCARNATION=2, **settings).run_to_end()
     beat = second.heartbeat()
     assert (beat["phase"], beat["committed_step"], beat["format"]) == ("done", 60, "files")
-    begun = int(lab_of.log(2).split("begin after ")[1].split()[0])
+    begun = int(agents.log(2).split("begin after ")[1].split()[0])
     assert begun >= 10
-    assert lab_of.log(2).count("resume " + str(second.root / "checkpoints" / "ckpt.pt")) == 1
+    assert agents.log(2).count("resume " + str(second.root / "checkpoints" / "ckpt.pt")) == 1
 
 
 @pytest.fixture
-def lab_of(tmp_path: Path) -> Iterator[AgentLab]:
+def agents(tmp_path: Path) -> Iterator[AgentLab]:
     """Run a bucket for machines."""
-    with running_lab(tmp_path) as lab:
-        yield lab
+    with running_lab(tmp_path) as agents:
+        yield agents

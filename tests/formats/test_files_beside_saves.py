@@ -17,28 +17,28 @@ from orchestrator.contract.machine_errors import DamagedError
 from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import BYTES, archive, safetensors
 from tests.formats.layouts import Save, joblib
-from tests.formats.table import Bench, put
+from tests.formats.table import FormatLab, put
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def lab(tmp_path: Path) -> Iterator[FormatLab]:
     """Run a bucket."""
-    with running_lab(tmp_path) as lab:
-        yield Bench(lab)
+    with running_lab(tmp_path) as agents:
+        yield FormatLab(agents)
 
 
-def begun(bench: Bench) -> AgentContext:
+def begun(lab: FormatLab) -> AgentContext:
     """Return the context of a machine whose job runs."""
-    context = bench.context()
+    context = lab.context()
     context.committer.begin(1, None)
     return context
 
 
-def back(bench: Bench, context: AgentContext) -> Path:
+def back(lab: FormatLab, context: AgentContext) -> Path:
     """Return the folder of a new machine after its restore of the newest checkpoint."""
     newest = context.checkpoints.newest()
     assert newest is not None, context.local.checkpoints()
-    other = bench.context(incarnation=2)
+    other = lab.context(incarnation=2)
     other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False))
     return other.local.folder
 
@@ -88,36 +88,36 @@ def _zarr_list(step: int) -> Save:
 
 
 @pytest.mark.parametrize("write", [_deepspeed, _megatron, _detectron, _mixed, _t5x, _zarr_list, _hydra])
-def test_each_file_that_a_program_needs_comes_back(bench: Bench, write) -> None:
+def test_each_file_that_a_program_needs_comes_back(lab: FormatLab, write) -> None:
     """DeepSpeed, Megatron and Detectron2 begin at step 0 without the file that names their newest save."""
-    context = begun(bench)
+    context = begun(lab)
     for step in (20, 40):
         put(context.local.folder, write(step))
         assert context.committer.commit()
     newest = context.checkpoints.newest()
     assert newest is not None
     assert newest.step == 40
-    folder = back(bench, context)
+    folder = back(lab, context)
     for name, data in write(40):
         assert (folder / name).read_bytes() == data, name
 
 
-def test_a_pointer_that_comes_later_is_committed_too(bench: Bench) -> None:
+def test_a_pointer_that_comes_later_is_committed_too(lab: FormatLab) -> None:
     """A kill between the save and the file that names it is rare; a look between them is not."""
-    context = begun(bench)
+    context = begun(lab)
     put(context.local.folder, _megatron(20))
     put(context.local.folder, _megatron(40)[:1])
     assert context.committer.commit()
     put(context.local.folder, _megatron(40)[1:])
     assert context.committer.commit()
     assert not context.committer.commit()
-    assert (back(bench, context) / "latest_checkpointed_iteration.txt").read_text() == "40"
+    assert (back(lab, context) / "latest_checkpointed_iteration.txt").read_text() == "40"
 
 
 @pytest.mark.parametrize("size", [10, 5000])
-def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size: int) -> None:
+def test_what_changes_beside_a_save_is_not_committed_for_ever(lab: FormatLab, size: int) -> None:
     """A table of results that grows at each step would carry the whole model to the bucket each time."""
-    context = begun(bench)
+    context = begun(lab)
     put(context.local.folder, [("ckpt_10.pt", archive()), ("results.csv", b"0" * size)])
     assert context.committer.commit()
     done = 0
@@ -127,13 +127,13 @@ def test_what_changes_beside_a_save_is_not_committed_for_ever(bench: Bench, size
     assert done == (2 if size == 10 else 0)
     put(context.local.folder, [("ckpt_20.pt", archive())])
     assert context.committer.commit()
-    assert (back(bench, context) / "results.csv").read_bytes() == b"5" * size
+    assert (back(lab, context) / "results.csv").read_bytes() == b"5" * size
 
 
 @pytest.mark.parametrize("folder", [True, False])
-def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool) -> None:
+def test_a_link_to_the_newest_save_is_a_link_again(lab: FormatLab, *, folder: bool) -> None:
     """`latest -> step_40`: without it the program finds nothing, with a copy in its place it cannot replace it."""
-    context = begun(bench)
+    context = begun(lab)
     for step in (20, 40):
         name = f"step_{step}" if folder else f"step_{step}.pt"
         put(context.local.folder, [(f"{name}/model.pt" if folder else name, archive())])
@@ -142,7 +142,7 @@ def test_a_link_to_the_newest_save_is_a_link_again(bench: Bench, *, folder: bool
         # Some programs make it with a path from the root.
         link.symlink_to(name if step == 20 else context.local.folder / name)
         assert context.committer.commit()
-    there = back(bench, context)
+    there = back(lab, context)
     assert os.readlink(there / "latest") == name  # noqa: PTH115 (the text)
     assert (there / "latest").exists()
     assert not any(one.is_symlink() for one in there.rglob("*") if one.name != "latest")
@@ -170,13 +170,13 @@ def test_no_link_leads_out_of_the_folder(tmp_path: Path) -> None:
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(bench: Bench) -> None:
+def test_steps_that_begin_again_with_each_epoch_are_ordered_by_the_epoch(lab: FormatLab) -> None:
     """`epoch_2_step_500.pt` is newer than `epoch_1_step_900.pt`; the number of neither is the training's step."""
-    context = begun(bench)
+    context = begun(lab)
     for name in ("epoch_1_step_500.pt", "epoch_1_step_900.pt", "epoch_2_step_500.pt", "epoch_2_step_900.pt"):
         put(context.local.folder, [(name, archive({"of": name}))])
         assert context.committer.commit(), name
-    assert [one.name for one in back(bench, context).iterdir()] == ["epoch_2_step_900.pt"]
+    assert [one.name for one in back(lab, context).iterdir()] == ["epoch_2_step_900.pt"]
 
 
 def test_a_second_part_of_a_job_does_not_wait_for_the_numbers_of_the_first() -> None:
@@ -218,9 +218,9 @@ def test_of_the_versions_of_a_name_the_youngest_is_resumed_from() -> None:
     assert main_of(group(list(among(ages, lambda name: (9, ages[name]))))) == "last.ckpt"
 
 
-def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Bench) -> None:
+def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(lab: FormatLab) -> None:
     """A script that trains twice would train the first part again; the second one counts again, and further."""
-    context = begun(bench)
+    context = begun(lab)
     context.local.forget()
     for part, last in (("first", 20), ("tuned", 40)):
         for step in range(5, last + 1, 5):
@@ -233,7 +233,7 @@ def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Benc
                 assert "first/ckpt_20.pt" in {one.name for one in held.files}, (step, held)
     context.local.rest()
     context.committer.commit()
-    there = back(bench, context)
+    there = back(lab, context)
     names = {one.relative_to(there).as_posix() for one in there.rglob("*.pt")}
     assert names == {"first/ckpt_20.pt", "tuned/ckpt_40.pt"}
 
@@ -241,9 +241,9 @@ def test_what_the_first_part_of_a_job_saved_comes_back_in_the_second(bench: Benc
 @pytest.mark.parametrize(
     "name", ["config.json", "vocab.txt", "train.log", "tokenizer.json", "args.yaml", "run_id"]
 )
-def test_what_a_program_writes_at_its_start_is_no_save(bench: Bench, name: str) -> None:
+def test_what_a_program_writes_at_its_start_is_no_save(lab: FormatLab, name: str) -> None:
     """Where nothing is known a guess may be wrong; settings and names of runs are no model."""
-    context = begun(bench)
+    context = begun(lab)
     put(context.local.folder, [(name, b"{}" if name == "run_id" else b"x" * 5000)])
     assert not context.committer.commit()
     assert context.checkpoints.newest() is None

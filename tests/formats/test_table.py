@@ -6,20 +6,20 @@ import pytest
 
 from tests.agent.agent_lab import running_lab
 from tests.formats.layouts import LAYOUTS, Layout
-from tests.formats.table import PAGE, Bench, in_page, row_of, text_of
+from tests.formats.table import PAGE, FormatLab, in_page, row_of, text_of
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormatLab]:
     """Run one bucket for all layouts of a process."""
-    with running_lab(tmp_path_factory.mktemp("formats")) as lab:
-        yield Bench(lab)
+    with running_lab(tmp_path_factory.mktemp("formats")) as agents:
+        yield FormatLab(agents)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.name)
-def test_the_page_says_what_a_run_of_the_layout_finds(bench: Bench, layout: Layout) -> None:
+def test_the_page_says_what_a_run_of_the_layout_finds(lab: FormatLab, layout: Layout) -> None:
     """The row of docs/formats.md is the row of this run, and none of its cells is empty."""
-    line = text_of([row_of(layout, bench)]).splitlines()[-1]
+    line = text_of([row_of(layout, lab)]).splitlines()[-1]
     assert line in PAGE.read_text().splitlines(), "write it anew: python -m tests.formats.table"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.agent.agreement.attempts import next_attempt
 from tests.agent.agent_lab import running_lab
-from tests.formats.table import Bench
+from tests.formats.table import FormatLab
 from tests.recipes.kit import VENVS
 
 REAL = Path(__file__).parents[1] / "formats" / "real"
@@ -39,18 +39,18 @@ def test_each_framework_is_recognised_committed_and_restored(saves, tmp_path):
     """The name of a folder begins with the format that it must be taken for."""
     folders = sorted(saves.iterdir())
     assert len(folders) >= 21
-    with running_lab(tmp_path) as lab:
-        bench = Bench(lab)
+    with running_lab(tmp_path) as agents:
+        lab = FormatLab(agents)
         for folder in folders:
-            bench.clear()
-            context = bench.context()
+            lab.clear()
+            context = lab.context()
             shutil.copytree(folder, context.local.folder)
             context.committer.begin(1, None)
             assert context.committer.commit(), (folder.name, context.local.checkpoints())
             newest = context.checkpoints.newest()
             assert context.format.chosen == folder.name.partition("-")[0], folder.name
             assert newest.step == STEPS.get(folder.name, 100), folder.name
-            other = bench.context(incarnation=2)
+            other = lab.context(incarnation=2)
             path = other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).path
             assert Path(path).exists(), folder.name
             back = [one for one in other.local.folder.rglob("*") if one.is_file()]

@@ -63,7 +63,7 @@ def figures():
     )
 
 
-class Scene:
+class ContenderLab:
     """A folder for notes and a bucket, where processes play their roles."""
 
     def __init__(self, folder, storage, url, rate):
@@ -138,13 +138,13 @@ def test_of_many_processes_one_has_the_lease(processes, tmp_path):
     """No two are inside at the same time, the fencing token only grows, and everybody gets a turn."""
     share = -(-ROUNDS // len(PROCESSES) // processes)
     with bucket_server(1.0) as (storage, url):
-        scene = Scene(tmp_path / "contend", storage, url, 1.0)
+        lab = ContenderLab(tmp_path / "contend", storage, url, 1.0)
         began = time.monotonic()
-        with playing([scene.role("contend", str(n), rounds=share) for n in range(processes)]):
+        with playing([lab.role("contend", str(n), rounds=share) for n in range(processes)]):
             pass
         seconds = time.monotonic() - began
-        assert scene.object(LEASE) is None
-    lines = book(scene.folder)
+        assert lab.object(LEASE) is None
+    lines = book(lab.folder)
     rounds = demand_no_overlap(lines)
     assert rounds == share * processes
     tokens = [int(token) for _, _, token in lines[::2]]
@@ -157,16 +157,16 @@ def test_of_many_processes_one_has_the_lease(processes, tmp_path):
 def plays(tmp_path):
     """Play the three ways to lose a holder at once: each has a bucket of its own."""
     with bucket_server(RATE) as fast, bucket_server(1.0) as real:
-        killed, stopped = (Scene(tmp_path / name, *fast, RATE) for name in ("killed", "stopped"))
-        here = Scene(tmp_path / "here", *real, 1.0)
-        roles = [scene.role("hold", "holder") for scene in (killed, stopped)]
+        killed, stopped = (ContenderLab(tmp_path / name, *fast, RATE) for name in ("killed", "stopped"))
+        here = ContenderLab(tmp_path / "here", *real, 1.0)
+        roles = [lab.role("hold", "holder") for lab in (killed, stopped)]
         roles += [killed.role("take", str(n)) for n in range(3)]
         roles += [stopped.role("take", "taker")]
         roles += [here.role("hold", "holder", here=True), here.role("take", "taker", here=True)]
         with playing(roles), ExitStack() as stack:
-            for scene in (killed, here, stopped):
-                stack.callback(scene.signal, "end")
-                stack.callback(scene.signal, "go")
+            for lab in (killed, here, stopped):
+                stack.callback(lab.signal, "end")
+                stack.callback(lab.signal, "go")
             yield killed, here, stopped
 
 
@@ -178,8 +178,8 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
     that is another's by now does nothing.
     """
     with plays(tmp_path) as (killed, here, stopped):
-        holders = [scene.wait_for("held") for scene in (killed, here, stopped)]
-        leases = [scene.object(LEASE) for scene in (killed, here, stopped)]
+        holders = [lab.wait_for("held") for lab in (killed, here, stopped)]
+        leases = [lab.object(LEASE) for lab in (killed, here, stopped)]
         for holder, sign in zip(holders, (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP), strict=True):
             os.kill(holder["pid"], sign)
         _followed_after(here, "taker", leases[1], at_least=0.0)
@@ -193,38 +193,38 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
     assert decode(killed.data(RECORD), "demo").node.preemptions == 3
 
 
-def _followed_after(scene, name, lease, at_least):
+def _followed_after(lab, name, lease, at_least):
     """Check when the next one took the lease, by the bucket's clock, and with which token."""
-    took = scene.wait_for(f"took-{name}")
+    took = lab.wait_for(f"took-{name}")
     assert took["token"] > lease.generation
-    waited = scene.object(LEASE).updated - lease.updated
+    waited = lab.object(LEASE).updated - lease.updated
     assert waited >= at_least
     assert at_least or waited < LIFE, "a dead process of this computer was waited for"
 
 
-def _fenced(scene, holder):
+def _fenced(lab, holder):
     """Wake the paused holder, and see everything that it does refused."""
     # The taker's renewals change the generation, but not what the lease says.
-    mine, record = scene.data(LEASE), scene.data(RECORD)
-    scene.signal("go")
+    mine, record = lab.data(LEASE), lab.data(RECORD)
+    lab.signal("go")
     os.kill(holder["pid"], signal.SIGCONT)
-    woken = scene.wait_for("woken")
+    woken = lab.wait_for("woken")
     assert woken["write"].startswith("LeaseHeldError")
     assert woken["keep"].startswith("LeaseHeldError")
     assert woken["again"].startswith("LeaseHeldError")
     assert woken["release"] == ""
-    assert (scene.data(LEASE), scene.data(RECORD)) == (mine, record)
+    assert (lab.data(LEASE), lab.data(RECORD)) == (mine, record)
     FIGURES["SIGSTOP past the lease, then SIGCONT"] = "write, renewal and release refused"
 
 
-def _first_of(scene, lease):
+def _first_of(lab, lease):
     """Return which of the takers came first; the others still wait then."""
-    first = until(lambda: [p.name for p in scene.folder.glob("took-*")], "one takes over", TIMEOUT, 0.005)
+    first = until(lambda: [p.name for p in lab.folder.glob("took-*")], "one takes over", TIMEOUT, 0.005)
     time.sleep(0.2)  # Long enough for a second one to come in, if it could.
-    assert [p.name for p in scene.folder.glob("took-*")] == first
+    assert [p.name for p in lab.folder.glob("took-*")] == first
     assert len(first) == 1
     name = first[0].removeprefix("took-")
-    _followed_after(scene, name, lease, at_least=LIFE)
+    _followed_after(lab, name, lease, at_least=LIFE)
     FIGURES["SIGKILL of the holder"] = f"taken over after {LIFE:.0f} s by one of 3; at once on its computer"
     return name
 

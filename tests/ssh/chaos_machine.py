@@ -280,7 +280,7 @@ class ChaosMachine:
             self.let_go(gate)
 
 
-class Bench:
+class DeliveryLab:
     """Make machines, and play one delivery on each, some side by side."""
 
     def __init__(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ from orchestrator.domain.remote import Host
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.waiting import until
-from tests.ssh.chaos_machine import Bench
+from tests.ssh.chaos_machine import DeliveryLab
 from tests.ssh.remote_machines import AsyncServers, Machine, free_port, own_address
 from tests.ssh.remote_relay import Relay
 
@@ -147,8 +147,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def lab(tmp_path: Path) -> Iterator[DeliveryLab]:
     """Give a test machines behind toxic proxies."""
-    made = Bench(tmp_path)
+    made = DeliveryLab(tmp_path)
     yield made
     made.close()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.kit.figures import record_figures
-from tests.ssh.chaos_machine import GATES, Bench, ChaosMachine
+from tests.ssh.chaos_machine import GATES, ChaosMachine, DeliveryLab
 from tests.ssh.toxics import BANNER, EXCHANGE, HARMLESS, LATER, LOGIN, TOXICS
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
@@ -62,9 +62,9 @@ def survive(machine: ChaosMachine, case: tuple[str, str], bundle: tuple[Path, st
     return End(case, error, seconds, observed == new)
 
 
-def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
+def test_each_toxic_in_each_phase_of_a_delivery(lab: DeliveryLab) -> None:
     """Harmless ones delay it only; all others end it in time, with an error, and the next one repairs all."""
-    bundle = bench.bundle("new", 400_000)
+    bundle = lab.bundle("new", 400_000)
 
     def one(machine: ChaosMachine, case: tuple[str, str]) -> End:
         toxic, phase = case
@@ -74,7 +74,7 @@ def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
         return survive(machine, case, bundle)
 
     begun = time.monotonic()
-    ends = bench.play(PAIRS, one)
+    ends = lab.play(PAIRS, one)
 
     for end in ends:
         assert bool(end.error) == (end.case[0] not in HARMLESS), end
@@ -91,9 +91,9 @@ def test_each_toxic_in_each_phase_of_a_delivery(bench: Bench) -> None:
     )  # fmt: skip
 
 
-def test_a_push_of_4_mb_cut_every_64_kb(bench: Bench) -> None:
+def test_a_push_of_4_mb_cut_every_64_kb(lab: DeliveryLab) -> None:
     """The link ends after so many bytes, whatever is in them."""
-    bundle = bench.bundle("large", 4_000_000)
+    bundle = lab.bundle("large", 4_000_000)
     size = bundle[0].stat().st_size
     cuts = list(range(64 * KB, size, 64 * KB)) if FULL else [64 * KB, size // 2, size]
 
@@ -102,7 +102,7 @@ def test_a_push_of_4_mb_cut_every_64_kb(bench: Bench) -> None:
         return survive(machine, case, bundle)
 
     begun = time.monotonic()
-    ends = bench.play([("limit_data", str(cut)) for cut in cuts], one)
+    ends = lab.play([("limit_data", str(cut)) for cut in cuts], one)
 
     assert all(end.error and not end.switched for end in ends)
     record_figures(

@@ -9,50 +9,50 @@ import pytest
 
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.remote import Ssh
-from tests.ssh.chaos_machine import Bench
+from tests.ssh.chaos_machine import DeliveryLab
 from tests.ssh.remote_machines import own_address
 from tests.ssh.toxics import LATER
 
 BOUND = 3.0
 
 
-def test_a_refused_login_changes_nothing_and_the_next_one_delivers(bench: Bench) -> None:
+def test_a_refused_login_changes_nothing_and_the_next_one_delivers(lab: DeliveryLab) -> None:
     """The machine does not know our key yet."""
-    machine = bench.machine()
+    machine = lab.machine()
     old = machine.tree()
     machine.refuse_logins(True)
-    error, _ = machine.deliver(bench.bundle("new", 100_000), BOUND)
+    error, _ = machine.deliver(lab.bundle("new", 100_000), BOUND)
     assert "refused the SSH key" in error
     assert (machine.tree(), machine.starts()) == (old, [])
 
     machine.refuse_logins(False)
 
-    assert machine.deliver(bench.bundle("newer", 100_000), BOUND)[0] == ""
+    assert machine.deliver(lab.bundle("newer", 100_000), BOUND)[0] == ""
     machine.until(lambda: not machine.starting(), "the job has begun")
     assert (len(machine.tree()), len(machine.starts())) == (2, 1)
 
 
-def test_a_changed_host_key_gets_no_byte_of_ours(bench: Bench) -> None:
+def test_a_changed_host_key_gets_no_byte_of_ours(lab: DeliveryLab) -> None:
     """Between two deliveries another machine has taken the address."""
-    machine = bench.machine()
-    assert machine.deliver(bench.bundle("new", 100_000), BOUND)[0] == ""
+    machine = lab.machine()
+    assert machine.deliver(lab.bundle("new", 100_000), BOUND)[0] == ""
     machine.until(lambda: not machine.starting(), "the job has begun")
     new = machine.tree()
     machine.change_host_key()
 
-    error, _ = machine.deliver(bench.bundle("newer", 100_000), BOUND)
+    error, _ = machine.deliver(lab.bundle("newer", 100_000), BOUND)
 
     assert "host key" in error
     assert (machine.tree(), len(machine.starts())) == (new, 1)
 
 
-def test_a_full_disk_keeps_the_old_tree_until_there_is_room(bench: Bench, small_disk: Path) -> None:
+def test_a_full_disk_keeps_the_old_tree_until_there_is_room(lab: DeliveryLab, small_disk: Path) -> None:
     """The machine's own words reach the caller, and the next delivery succeeds once the disk has room."""
-    machine = bench.machine(small_disk / "root")
+    machine = lab.machine(small_disk / "root")
     old = machine.tree()
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_600_000))
-    bundle = bench.bundle("new", 800_000)
+    bundle = lab.bundle("new", 800_000)
     error, _ = machine.deliver(bundle, BOUND)
     assert "No space left on device" in error
     assert (machine.tree(), machine.leftovers(), machine.starts()) == (old, [], [])
@@ -64,15 +64,15 @@ def test_a_full_disk_keeps_the_old_tree_until_there_is_room(bench: Bench, small_
     assert (len(machine.tree()), len(machine.starts())) == (2, 1)
 
 
-def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(bench: Bench) -> None:
+def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(lab: DeliveryLab) -> None:
     """The link of the first push is lost while the machine unpacks; a second one is done before it goes on."""
-    machine = bench.machine()
+    machine = lab.machine()
     machine.arm("reset_peer", LATER)
     machine.strike_at("commit", hold=True)
-    error, _ = machine.deliver(bench.bundle("first", 100_000), BOUND)
+    error, _ = machine.deliver(lab.bundle("first", 100_000), BOUND)
     assert "the connection was lost" in error
     machine.heal()
-    assert machine.deliver(bench.bundle("second", 100_000), BOUND)[0] == ""
+    assert machine.deliver(lab.bundle("second", 100_000), BOUND)[0] == ""
     second = machine.tree()
 
     machine.let_go("commit")
@@ -82,9 +82,9 @@ def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(bench: Ben
     assert machine.tree() == second
 
 
-def test_a_machine_that_answers_no_connection_is_given_up_at_the_deadline(bench: Bench) -> None:
+def test_a_machine_that_answers_no_connection_is_given_up_at_the_deadline(lab: DeliveryLab) -> None:
     """The shorter one of the two bounds counts, also while TCP still knocks."""
-    machine = bench.machine()
+    machine = lab.machine()
     with socket.create_server((own_address(), 0), backlog=0) as deaf:
         address, port = deaf.getsockname()[:2]
         knocking = [socket.socket() for _ in range(4)]

@@ -16,29 +16,29 @@ NODES = f"/v2/projects/{PROJECT}/locations/{ZONE}/nodes"
 T = TypeVar("T")
 
 
-class Scene:
-    """Hold the lab of one run."""
+class RecoveryLab(ProcessLab):
+    """A local cloud with process machines, and what each run measures on it."""
 
     def __init__(self, folder: Path, name: str = "e2e", *words: str) -> None:
-        self.lab = ProcessLab(folder, name)
-        self.lab.tpuctl("local", "start", "--notice", "30", *words)
+        super().__init__(folder, name)
+        self.tpuctl("local", "start", "--notice", "30", *words)
 
     @property
     def endpoint(self) -> str:
         """Return where the local cloud is."""
-        found: str = json.loads((self.lab.cloud / "daemon.json").read_text())["endpoint"]
+        found: str = json.loads((self.cloud / "daemon.json").read_text())["endpoint"]
         return found
 
     def kill(self, node: str, *, notice: bool = False) -> float:
         """Take a node's machines away and return when that was; without *notice* it is a SIGKILL of everything."""
         began = time.time()
-        call("preempt", {"name": node, "notice": notice}, folder=self.lab.cloud)
+        call("preempt", {"name": node, "notice": notice}, folder=self.cloud)
         return began
 
     def made(self, node: str) -> tuple[float, float]:
         """Return from when to when the cloud made a node, by its own operation."""
         path = f"/v2/projects/{PROJECT}/locations/{ZONE}/operations"
-        for found in json.loads(self.lab.get(path))["operations"]:
+        for found in json.loads(self.get(path))["operations"]:
             about = found["metadata"]
             if about["verb"] == "create" and about["target"].endswith(f"/{node}") and found.get("done"):
                 return _seconds(about["createTime"]), _seconds(about["endTime"])
