@@ -16,14 +16,14 @@ from orchestrator.engine.loop import loop_on_vm
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.scripts.render import loop_script
 from tests.kit.waiting import until
-from tests.scripts.render_kit import Box, serve
+from tests.scripts.render_kit import ScriptMachine, serve
 
 HOST = Host("demo-vm", "10.0.0.1", ())
 LOOP = "import os, sys, time\nprint(os.getpid(), *sys.argv[1:], flush=True)\ntime.sleep(600)\n"
 SCOPES = "service-accounts/default/?recursive=true"
 
 
-class Machine(Box):
+class VmMachine(ScriptMachine):
     """A prepared machine of the local cloud that is reached without SSH."""
 
     def put(self, hosts, data, target, mode):
@@ -42,7 +42,7 @@ def machine(tmp_path):
     """Offer a machine whose account may call every API; at the end nothing of it runs."""
     with serve() as cloud:
         cloud.attributes[SCOPES] = json.dumps({"scopes": [STORAGE, CLOUD_PLATFORM]})
-        one = Machine(tmp_path, cloud)
+        one = VmMachine(tmp_path, cloud)
         one.cloud = cloud
         one.root.mkdir(parents=True)
         (one.root / "machine.env").write_text(

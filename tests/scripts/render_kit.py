@@ -42,7 +42,7 @@ def make_target(**values) -> MachineTarget:
     return dataclasses.replace(base, **values)
 
 
-class Cloud(http.server.ThreadingHTTPServer):
+class CloudStandIn(http.server.ThreadingHTTPServer):
     """A metadata server and an object store on one port, as far as a boot needs them."""
 
     daemon_threads = True
@@ -58,7 +58,7 @@ class Cloud(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    server: Cloud
+    server: CloudStandIn
 
     def log_message(self, *args):
         pass
@@ -104,10 +104,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return (404, b"") if value is None else (200, value.encode())
 
 
-class Box:
+class ScriptMachine:
     """A folder in which rendered scripts run as on a machine."""
 
-    def __init__(self, folder: Path, cloud: Cloud) -> None:
+    def __init__(self, folder: Path, cloud: CloudStandIn) -> None:
         self.folder = folder
         self.root = folder / "opt 100%/tpuctl"
         self.cron = folder / "cron.d"
@@ -153,9 +153,9 @@ class Box:
 
 
 @contextmanager
-def serve() -> Iterator[Cloud]:
+def serve() -> Iterator[CloudStandIn]:
     """Serve a cloud until the block ends."""
-    server = Cloud()
+    server = CloudStandIn()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     yield server
@@ -165,7 +165,7 @@ def serve() -> Iterator[Cloud]:
 
 
 @pytest.fixture
-def cloud() -> Iterator[Cloud]:
+def cloud() -> Iterator[CloudStandIn]:
     """Offer a small cloud."""
     with serve() as server:
         yield server

@@ -16,15 +16,15 @@ from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.scripts.render import machine_scripts
 from orchestrator.scripts.shipped import begin_script
 from tests.kit.waiting import until
-from tests.scripts.render_kit import AGENT, DIGEST, Box, cloud, make_spec, make_target
+from tests.scripts.render_kit import AGENT, DIGEST, ScriptMachine, cloud, make_spec, make_target
 
 __all__ = ["cloud"]
 
 
 @pytest.fixture
-def box(tmp_path, cloud) -> Box:
+def machine(tmp_path, cloud) -> ScriptMachine:
     """Offer a machine without anything on it."""
-    return Box(tmp_path, cloud)
+    return ScriptMachine(tmp_path, cloud)
 
 
 def started_with(part: str) -> list[int]:
@@ -47,39 +47,39 @@ def scratch() -> Iterator[list[str]]:
             os.kill(pid, signal.SIGKILL)
 
 
-def test_boot_prepares_the_machine_and_starts_the_job(box, cloud):
+def test_boot_prepares_the_machine_and_starts_the_job(machine, cloud):
     """One boot: files with their modes, the agent verified, the job started with all of its settings."""
     endpoints = "a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3"
     cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": endpoints}
     hostile = "'; touch C #\n$(touch C)"
-    done = box.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
+    done = machine.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
     assert (done.returncode, done.stderr) == (0, "")
-    observed = box.ran()
+    observed = machine.ran()
     facts = [
         observed[key] for key in ("WORKER_ID", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "TPUCTL_WORKER_HOSTS")
     ]
     assert facts == ["2", "2", "3", "10.0.0.1,10.0.0.2,10.0.0.3"]
     assert observed["X"] == observed["TPUCTL_COMMAND"] == hostile
     assert (observed["TPUCTL_ROOT"], observed["TPUCTL_CHECKPOINT_DIR"]) == (
-        str(box.root),
-        f"{box.root}/checkpoints",
+        str(machine.root),
+        f"{machine.root}/checkpoints",
     )
-    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in box.root.iterdir() if path.is_file()}
+    modes = {path.name: oct(path.stat().st_mode & 0o777) for path in machine.root.iterdir() if path.is_file()}
     assert [modes[name] for name in ("job.env", "run-job", "start-job")] == ["0o600", "0o700", "0o700"]
-    assert box.status()["phase"] == "boot"
-    assert not list(box.folder.rglob("C"))
-    assert not list(box.folder.rglob("*.new"))
+    assert machine.status()["phase"] == "boot"
+    assert not list(machine.folder.rglob("C"))
+    assert not list(machine.folder.rglob("*.new"))
 
 
 REPORT = ".tpuctl/heartbeat/3/2"
 
 
-def test_the_first_act_of_a_boot_is_a_report(box, cloud):
+def test_the_first_act_of_a_boot_is_a_report(machine, cloud):
     """It is there though nothing else works: no agent, no folder for cron; and it reads as a report does."""
     cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": "a:1:1,b:2:2,c:3:3"}
     cloud.objects = {}
-    box.cron.write_text("a file where a folder should be")
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 1
+    machine.cron.write_text("a file where a folder should be")
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 1
     until(lambda: REPORT in cloud.written, "the first report", 90)
     beat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
     assert (beat.phase, beat.script, beat.bundle) == (Phase.BOOT, True, "")
@@ -87,231 +87,234 @@ def test_the_first_act_of_a_boot_is_a_report(box, cloud):
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])
-def test_a_boot_goes_on_while_its_first_report_is_refused(box, cloud, status):
+def test_a_boot_goes_on_while_its_first_report_is_refused(machine, cloud, status):
     """A role that does not count yet, a bucket that is not there yet: it is written as soon as it can be."""
     cloud.refuses = status
-    done = box.boot(machine_scripts(make_spec(), make_target()))
+    done = machine.boot(machine_scripts(make_spec(), make_target()))
     assert (done.returncode, done.stderr) == (0, "")
-    box.ran()
+    machine.ran()
     assert not cloud.written
     cloud.refuses = 0
     until(lambda: bool(cloud.written), "the first report", 90)
 
 
-def test_a_later_boot_leaves_the_last_report_alone(box, cloud):
+def test_a_later_boot_leaves_the_last_report_alone(machine, cloud):
     """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
     cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
     until(lambda: not started_with("first_report\0bucket"), "the end of the first report", 90)
     assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
 
 
-def test_a_machine_without_the_job_reports_nothing(box, cloud):
+def test_a_machine_without_the_job_reports_nothing(machine, cloud):
     """Nor does the VM: nobody waits for it."""
     for target in (make_target(runs_job=False), make_target(role="vm")):
         assert "first_report '" not in machine_scripts(make_spec(), target).startup
 
 
-def test_cron_gets_the_same_environment(box):
+def test_cron_gets_the_same_environment(machine):
     """The crontab line alone, in cron's bare environment, runs the job with what the boot knew."""
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    box.ran()
-    line = (box.cron / "tpuctl").read_text().splitlines()[-1]
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    machine.ran()
+    line = (machine.cron / "tpuctl").read_text().splitlines()[-1]
     assert line.startswith("* * * * * root flock -n -E 75 ")
     command = line.split("root ", 1)[1].replace("\\%", "%")
     bare = {"PATH": "/usr/bin:/bin", "SHELL": "/bin/sh"}
     subprocess.run(["/bin/sh", "-c", command], env=bare, cwd="/", check=True)
-    observed = box.ran()
+    observed = machine.ran()
     boots = {"UNRELATED", "TPUCTL_FETCH_SECONDS", "TPUCTL_APT_DIR", "TPUCTL_HAS_CRON"}
-    retained = {key: box.environment[key] for key in box.environment.keys() - boots}
+    retained = {key: machine.environment[key] for key in machine.environment.keys() - boots}
     assert {key: observed.get(key) for key in retained} == retained
     assert "UNRELATED" not in observed
 
 
-def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(box, scratch):
+def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(machine, scratch):
     """Each minute, with cron's bare environment; one process, however often the startup script runs."""
     scripts = machine_scripts(make_spec(), make_target())
     without = {"TPUCTL_HAS_CRON": "no", "TPUCTL_CRON_MINUTE": "0.1"}
     for _ in range(2):
-        done = box.boot(scripts, **without)
+        done = machine.boot(scripts, **without)
         assert (done.returncode, done.stderr) == (0, "")
-    box.ran()
-    scratch.append(f"{box.root}/minute")
+    machine.ran()
+    scratch.append(f"{machine.root}/minute")
     for _ in range(2):
-        observed = box.ran()  # nobody else starts it
+        observed = machine.ran()  # nobody else starts it
     assert (observed["TPUCTL_INCARNATION"], "UNRELATED" in observed) == ("3", False)
     # The loop and the flock that holds its lock; the second boot's own flock may still be leaving.
-    until(lambda: len(started_with(f"{box.root}/minute\0run")) == 2, "one loop and its flock", 90)
+    until(lambda: len(started_with(f"{machine.root}/minute\0run")) == 2, "one loop and its flock", 90)
 
 
-def test_with_cron_no_timer_of_ours_stands_beside_it(box):
+def test_with_cron_no_timer_of_ours_stands_beside_it(machine):
     """Nothing of ours stands beside it."""
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    box.ran()
-    assert not (box.root / "minute").exists()
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    machine.ran()
+    assert not (machine.root / "minute").exists()
 
 
-def test_apt_is_configured_to_wait_for_its_lock(box):
+def test_apt_is_configured_to_wait_for_its_lock(machine):
     """Where there is an apt; a boot does not fail without it."""
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    assert not (box.folder / "apt.conf.d").exists()
-    (box.folder / "apt.conf.d").mkdir()
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    assert (box.folder / "apt.conf.d/90tpuctl").read_text() == 'DPkg::Lock::Timeout "600";\n'
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert not (machine.folder / "apt.conf.d").exists()
+    (machine.folder / "apt.conf.d").mkdir()
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert (machine.folder / "apt.conf.d/90tpuctl").read_text() == 'DPkg::Lock::Timeout "600";\n'
 
 
 @pytest.mark.parametrize("runs_job", [True, False])
-def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(box, runs_job):
+def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(machine, runs_job):
     """Also where the job does not run or was stopped; a machine without the timer has no such line."""
     target = make_target(expires_at=1_800_000_000.0, runs_job=runs_job)
-    assert box.boot(machine_scripts(make_spec(), target)).returncode == 0
+    assert machine.boot(machine_scripts(make_spec(), target)).returncode == 0
     if runs_job:
-        box.ran()
-    (box.root / "state/stop").write_text("the job is done")
-    line = (box.cron / "tpuctl-expire").read_text().splitlines()[-1]
+        machine.ran()
+    (machine.root / "state/stop").write_text("the job is done")
+    line = (machine.cron / "tpuctl-expire").read_text().splitlines()[-1]
     assert line.startswith("* * * * * root flock -n -E 75 ")
     command = line.split("root ", 1)[1].replace("\\%", "%")
     subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", check=True)
-    observed = box.ran("expire")
+    observed = machine.ran("expire")
     assert (observed["TPUCTL_EXPIRES_AT"], observed["TPUCTL_PROJECT"]) == ("1800000000", "proj")
-    assert observed["GCE_METADATA_HOST"] == box.environment["GCE_METADATA_HOST"]
+    assert observed["GCE_METADATA_HOST"] == machine.environment["GCE_METADATA_HOST"]
 
 
-def test_boot_is_repeatable_and_removes_the_stop_mark(box):
+def test_boot_is_repeatable_and_removes_the_stop_mark(machine):
     """A second boot with other settings replaces the first; a stop of the last life is forgotten."""
-    box.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
-    box.ran()
-    (box.root / "state/stop").write_text("preempted")
-    subprocess.run([box.root / "run-job"], check=True)
-    assert not (box.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
-    assert box.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
-    observed = box.ran()
+    machine.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
+    machine.ran()
+    (machine.root / "state/stop").write_text("preempted")
+    subprocess.run([machine.root / "run-job"], check=True)
+    assert not (machine.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
+    assert (
+        machine.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
+    )
+    observed = machine.ran()
     assert ("OLD" in observed, observed["NEW"], observed["TPUCTL_INCARNATION"]) == (False, "1", "4")
 
 
-def test_machine_without_the_job_starts_nothing(box):
+def test_machine_without_the_job_starts_nothing(machine):
     """The controller VM is prepared, but neither boot nor start-job nor an old crontab runs the job."""
-    box.boot(machine_scripts(make_spec(), make_target()))
-    box.ran()
-    assert box.boot(machine_scripts(make_spec(), make_target(role="vm", runs_job=False))).returncode == 0
-    assert box.run([str(box.root / "start-job")]).returncode == 0
-    subprocess.run([box.root / "run-job"], check=True)
-    assert not (box.cron / "tpuctl").exists()
-    assert not (box.cron / "tpuctl-expire").exists()
-    assert not (box.root / "state/ran-run").exists()
-    assert (box.root / "agent.pyz").read_bytes() == AGENT
+    machine.boot(machine_scripts(make_spec(), make_target()))
+    machine.ran()
+    assert machine.boot(machine_scripts(make_spec(), make_target(role="vm", runs_job=False))).returncode == 0
+    assert machine.run([str(machine.root / "start-job")]).returncode == 0
+    subprocess.run([machine.root / "run-job"], check=True)
+    assert not (machine.cron / "tpuctl").exists()
+    assert not (machine.cron / "tpuctl-expire").exists()
+    assert not (machine.root / "state/ran-run").exists()
+    assert (machine.root / "agent.pyz").read_bytes() == AGENT
 
 
-def test_settings_that_came_over_ssh_win(box):
+def test_settings_that_came_over_ssh_win(machine):
     """A job on the VM waits for its TPU; job.env.local brings it and goes before what the boot wrote."""
     spec = make_spec(run_on="vm")
-    assert box.boot(machine_scripts(spec, make_target(role="vm"))).returncode == 0
-    subprocess.run([box.root / "run-job"], check=True)
-    assert not (box.root / "state/ran-run").exists()
+    assert machine.boot(machine_scripts(spec, make_target(role="vm"))).returncode == 0
+    subprocess.run([machine.root / "run-job"], check=True)
+    assert not (machine.root / "state/ran-run").exists()
     newer = machine_scripts(spec, make_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
-    (box.root / "job.env.local").write_text(newer.job_env)
-    done = box.run(["bash", "-c", begin_script(restart=False).bash(), "begin", str(box.root)])
+    (machine.root / "job.env.local").write_text(newer.job_env)
+    done = machine.run(["bash", "-c", begin_script(restart=False).bash(), "begin", str(machine.root)])
     assert (done.returncode, done.stderr) == (0, "")
-    observed = box.ran()
+    observed = machine.ran()
     assert (observed["TPUCTL_INCARNATION"], observed["XRT_TPU_CONFIG"]) == ("7", "tpu_worker;0;10.0.0.9:8470")
-    assert observed["TPUCTL_ROOT"] == str(box.root)
+    assert observed["TPUCTL_ROOT"] == str(machine.root)
 
 
 @pytest.mark.parametrize(
     ("log", "reported"), [("one\ntpuctl: boot failed: 403\n", "boot failed: 403"), (None, "nothing")]
 )
-def test_a_machine_that_is_not_prepared_says_why(box, log, reported):
+def test_a_machine_that_is_not_prepared_says_why(machine, log, reported):
     """Who starts the job over SSH reads the end of the startup script's log, in one line."""
     if log:
-        (box.root / "log").mkdir(parents=True, exist_ok=True)
-        (box.root / "log/startup.log").write_text(log)
+        (machine.root / "log").mkdir(parents=True, exist_ok=True)
+        (machine.root / "log/startup.log").write_text(log)
     at_once = "sleep() { :; }\n" + begin_script(restart=False).bash()
-    done = box.run(["bash", "-c", at_once, "begin", str(box.root)])
+    done = machine.run(["bash", "-c", at_once, "begin", str(machine.root)])
     assert done.returncode == 75
     assert done.stderr.count("\n") == 1
     assert done.stderr.rstrip().endswith(reported)
 
 
-def test_boot_outlives_a_slow_cloud(box, cloud):
+def test_boot_outlives_a_slow_cloud(machine, cloud):
     """Errors of the metadata server and of the bucket are retried."""
     cloud.failures = 3
-    assert box.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    box.ran()
+    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    machine.ran()
 
 
-def test_agent_may_come_by_another_way(box, cloud):
+def test_agent_may_come_by_another_way(machine, cloud):
     """When the bucket has no agent yet, one that appears on disk is taken."""
     cloud.objects = {}
 
     def push() -> None:
-        until((box.root / "job.env").exists, "the boot has come to the agent", 90)
-        (box.root / "agent.tmp").write_bytes(AGENT)
-        (box.root / "agent.tmp").rename(box.root / "agent.pyz")
+        until((machine.root / "job.env").exists, "the boot has come to the agent", 90)
+        (machine.root / "agent.tmp").write_bytes(AGENT)
+        (machine.root / "agent.tmp").rename(machine.root / "agent.pyz")
 
     thread = threading.Thread(target=push)
     thread.start()
-    done = box.boot(machine_scripts(make_spec(), make_target()))
+    done = machine.boot(machine_scripts(make_spec(), make_target()))
     thread.join()
     assert done.returncode == 0
-    box.ran()
+    machine.ran()
 
 
 @pytest.mark.parametrize(("agent", "reason"), [(None, "404"), (b"evil", "sha256")])
-def test_boot_fails_loudly_without_the_agent(box, cloud, agent, reason):
+def test_boot_fails_loudly_without_the_agent(machine, cloud, agent, reason):
     """A missing or forged agent is never run; status.json and stderr say why; cron waits for a good one."""
     cloud.objects = {} if agent is None else {f"bundles/agent-{DIGEST}.pyz": agent}
-    done = box.boot(machine_scripts(make_spec(), make_target()), TPUCTL_FETCH_SECONDS="1")
+    done = machine.boot(machine_scripts(make_spec(), make_target()), TPUCTL_FETCH_SECONDS="1")
     assert done.returncode == 1
     assert "boot failed" in done.stderr
-    status = box.status()
+    status = machine.status()
     assert (status["phase"], status["incarnation"], status["deployment"]) == ("boot", 3, "demo")
     assert reason in status["message"]
-    assert (box.cron / "tpuctl").exists()
-    assert not (box.root / "state/ran-run").exists()
-    assert reason in (box.root / "log/startup.log").read_text()
+    assert (machine.cron / "tpuctl").exists()
+    assert not (machine.root / "state/ran-run").exists()
+    assert reason in (machine.root / "log/startup.log").read_text()
 
 
-def test_boot_fails_loudly_when_a_step_fails(box):
+def test_boot_fails_loudly_when_a_step_fails(machine):
     """A step that cannot be done is named."""
-    box.cron.write_text("a file where a folder should be")
-    done = box.boot(machine_scripts(make_spec(), make_target()))
+    machine.cron.write_text("a file where a folder should be")
+    done = machine.boot(machine_scripts(make_spec(), make_target()))
     assert done.returncode == 1
-    assert "mkdir" in box.status()["message"]
+    assert "mkdir" in machine.status()["message"]
 
 
 @pytest.mark.parametrize("newer", [True, False])
-def test_restart_replaces_only_what_was_started_with_other_files(box, newer):
+def test_restart_replaces_only_what_was_started_with_other_files(machine, newer):
     """
     `start-job --restart` asks an old agent to stop, then waits for its lock; one with these files stays.
 
     The startup script or cron may start the agent in the moment before who sent its files does.
     """
     scripts = machine_scripts(make_spec(), make_target())
-    box.boot(scripts)
-    box.ran()
-    held = box.root / "held"
+    machine.boot(scripts)
+    machine.ran()
+    held = machine.root / "held"
     holder = subprocess.Popen(
-        ["flock", box.root / "job.lock", "sh", "-c", 'touch "$0"; read -r word', held], stdin=subprocess.PIPE
+        ["flock", machine.root / "job.lock", "sh", "-c", 'touch "$0"; read -r word', held],
+        stdin=subprocess.PIPE,
     )
     until(held.exists, "the lock is held", 90)
     if newer:
-        (box.root / "job.env.local").write_text(scripts.job_env)
+        (machine.root / "job.env.local").write_text(scripts.job_env)
         threading.Timer(1.0, lambda: holder.communicate(b"end\n")).start()
-    assert box.run([str(box.root / "start-job"), "--restart"]).returncode == 0
+    assert machine.run([str(machine.root / "start-job"), "--restart"]).returncode == 0
     assert (holder.poll() is not None) == newer
     if newer:
-        box.ran("run")
-        box.ran("stop")
+        machine.ran("run")
+        machine.ran("stop")
     else:
-        assert not (box.root / "state/ran-stop").exists()
+        assert not (machine.root / "state/ran-stop").exists()
         holder.communicate(b"end\n")
 
 
-def test_shutdown_tells_the_agent(box):
+def test_shutdown_tells_the_agent(machine):
     """The shutdown script hands notice and settings to the agent; before a boot it does nothing."""
     scripts = machine_scripts(make_spec(), make_target())
-    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
-    box.boot(scripts)
-    box.ran()
-    assert box.run(["bash", "-c", scripts.shutdown]).returncode == 0
-    assert box.ran("notice")["TPUCTL_BUCKET"] == "bucket"
+    assert machine.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    machine.boot(scripts)
+    machine.ran()
+    assert machine.run(["bash", "-c", scripts.shutdown]).returncode == 0
+    assert machine.ran("notice")["TPUCTL_BUCKET"] == "bucket"

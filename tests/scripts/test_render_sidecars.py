@@ -16,7 +16,7 @@ from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.render import machine_scripts, sidecar_script
 from tests.kit.sidecar_kit import fake_environments, free_port
 from tests.kit.waiting import until
-from tests.scripts.render_kit import Box, make_spec, make_target, serve
+from tests.scripts.render_kit import ScriptMachine, make_spec, make_target, serve
 
 
 def wanted(board: int = 0, jupyter: int = 0):
@@ -28,7 +28,7 @@ def wanted(board: int = 0, jupyter: int = 0):
     return replace(make_spec(), sidecars=both)
 
 
-class Machine(Box):
+class SidecarMachine(ScriptMachine):
     """A VM with sidecars, in a folder whose name needs quoting."""
 
     def up(self, cloud, spec, **environment: str) -> subprocess.CompletedProcess:
@@ -101,7 +101,7 @@ def cloud():
 @pytest.fixture
 def machine(tmp_path, cloud):
     """Offer a machine; its sidecars end with the test."""
-    one = Machine(tmp_path, cloud)
+    one = SidecarMachine(tmp_path, cloud)
     yield one
     if (one.root / "machine.env").exists():
         one.change_settings(make_spec())
