@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.advice.check.findings import Finding, Level, SourceFacts
+from orchestrator.advice.check.findings import Finding, SourceFacts
 from orchestrator.advice.check.rules import run_rules
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
@@ -10,6 +10,7 @@ from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.level import stops
 from orchestrator.domain.machines.image_python import python_text
 
 
@@ -25,7 +26,7 @@ class Checked:
     @property
     def stops(self) -> bool:
         """Return whether a finding forbids the start."""
-        return any(finding.level is Level.STOP for finding in self.findings)
+        return stops(finding.level for finding in self.findings)
 
 
 def check(choice: Choice) -> Checked:

@@ -16,6 +16,7 @@ from orchestrator.config.rules.every_rule import check
 from orchestrator.config.setting_types import Path, dotted, keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import FLEET_COMMAND, Spec
 from orchestrator.domain.text.suggest import closest
 
@@ -48,7 +49,7 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
         spec, _ = _try(_mended(data, refused))
     for finding in check(spec, load_catalog(), broken) if spec else ():
         # Warnings are shown by `plan` and do not make a file invalid.
-        if finding.stops:
+        if finding.level is Level.STOP:
             wording = Wording(finding.message, finding.hint)
             findings.append(_finding_at(document, origins, finding.path, wording))
     # Findings about flags and variables come last, because they have no line.

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from orchestrator.advice.check.findings import Level
+from orchestrator.domain.level import Level
 from tests.planning.planning_kit import make_spec
 
 NOTE, WARN, STOP = Level.NOTE, Level.WARN, Level.STOP

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.check.findings import Level
 from orchestrator.advice.check.rules import RULES, run_rules
 from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.level import Level
 from tests.advice.check_cases import SAVES, SECRET
 from tests.advice.check_cases_with_finding import SPEAK
 from tests.advice.check_cases_without_finding import SILENT

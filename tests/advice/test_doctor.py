@@ -6,19 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.advice.doctor.facts import (
-    Computer,
-    DoctorLevel,
-    Facts,
-    File,
-    Google,
-    KnownDeployment,
-    Local,
-    Login,
-)
-from orchestrator.advice.doctor.rules import RULES, healthy, manual, run_rules
+from orchestrator.advice.doctor.facts import Computer, Facts, File, Google, KnownDeployment, Local, Login
+from orchestrator.advice.doctor.rules import RULES, manual, run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.all_zones import AllZones
+from orchestrator.domain.level import Level, stops
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
@@ -60,7 +52,7 @@ DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b -
 STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), make_spec(vm="none")
 OURS = replace(STRAY, zone=ZONE)
 DELETE_STRAY = "gcloud compute instances delete demo-vm --zone us-east5-b --project my-project"
-B, W, U = DoctorLevel.STOP, DoctorLevel.WARN, DoctorLevel.UNKNOWN
+B, W, U = Level.STOP, Level.WARN, Level.UNKNOWN
 
 
 def computer(**changes):
@@ -87,9 +79,9 @@ CASES = [
     ("python", B, computer(python="3.9.18"), "newer Python"),
     ("libraries", B, computer(libraries={"google-cloud-tpu": None}), "pip install"),
     ("ssh", W, computer(programs={}), "OpenSSH"),
-    ("git", DoctorLevel.OK, computer(programs={}), ""),
+    ("git", Level.OK, computer(programs={}), ""),
     ("gcloud", W, computer(programs={}), "cloud.google.com/sdk"),
-    ("locale", DoctorLevel.OK, computer(encoding="ANSI_X3.4-1968"), ""),
+    ("locale", Level.OK, computer(encoding="ANSI_X3.4-1968"), ""),
     ("colour", W, computer(colours={"NO_COLOR": "1", "FORCE_COLOR": "1"}), "unset one"),
     ("variables", W, computer(diverting=("STORAGE_EMULATOR_HOST",)), "unset STORAGE_EMULATOR_HOST"),
     ("state-folder", B, computer(state_mode=0o777), "chmod go-w /s"),
@@ -109,7 +101,7 @@ CASES = [
     ("local-packages", W, local(missing=("asyncssh",)), "tpuctl[local]"),
     ("local-packages", B, local(chosen=True, missing=("asyncssh",)), "tpuctl[local]"),
     ("local-process", B, local(chosen=True, programs=("flock",)), "apt-get"),
-    ("local-namespace", DoctorLevel.OK, local(namespace="namespaces need root"), ""),
+    ("local-namespace", Level.OK, local(namespace="namespaces need root"), ""),
     ("local-daemon", W, local(daemon="stale", folder="/l"), "tpuctl local start"),
     ("local-daemon", B, local(chosen=True, daemon="deaf", endpoint="http://x"), "tpuctl local stop"),
     ("local-ports", W, local(taken=(4000,)), "tpuctl local reset"),
@@ -133,13 +125,13 @@ CASES = [
     ("zones", U, google(offers={ZONE: SILENT}), ""),
     ("tpu-elsewhere", W, google(elsewhere=Present(AllZones((LOST,), ("us-west4-a",)))), DELETE_LOST),
     ("tpu-elsewhere", W, google(elsewhere=Present(AllZones((IN_QUEUE,)))), "queued-resources delete q1"),
-    ("tpu-elsewhere", DoctorLevel.OK, google(elsewhere=Present(AllZones((replace(LOST, zone=ZONE),)))), ""),
+    ("tpu-elsewhere", Level.OK, google(elsewhere=Present(AllZones((replace(LOST, zone=ZONE),)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=Present(AllZones((), ("us-west4-a",)))), ""),
     ("tpu-elsewhere", U, google(elsewhere=SILENT), ""),
     ("tpu-elsewhere", U, google(elsewhere=OFF), "gcloud services enable"),
     ("vm-elsewhere", W, google(vms_elsewhere=Present(AllZones((STRAY,)))), DELETE_STRAY),
     ("vm-elsewhere", W, google(NO_VM, vms_elsewhere=Present(AllZones((OURS,)))), "instances delete"),
-    ("vm-elsewhere", DoctorLevel.OK, google(vms_elsewhere=Present(AllZones((OURS,)))), ""),
+    ("vm-elsewhere", Level.OK, google(vms_elsewhere=Present(AllZones((OURS,)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=Present(AllZones((), ("us-west4-a",)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
@@ -149,16 +141,16 @@ CASES = [
     ("service-agent", U, google(tpu=SILENT), "tpu-api"),
     ("vm-quota", B, google(cpus=Present(CpuQuota(24, 23, 2))), "quotas?project=my-project"),
     ("vm-quota", U, google(cpus=SILENT), ""),
-    ("vm-quota", DoctorLevel.OK, google(cpus=Absent()), ""),
+    ("vm-quota", Level.OK, google(cpus=Absent()), ""),
     ("vm-image", B, google(vm_image=Absent()), "update tpuctl"),
     ("vm-image", U, google(vm_image=SILENT), ""),
-    ("vm-image", DoctorLevel.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
+    ("vm-image", Level.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
     ("tpu-quota", U, google(tpu_limits=SILENT), "quotas?project=my-project"),
     ("tpu-quota", U, google(tpu_limits=Present({})), "services enable cloudquotas.googleapis.com"),
     ("tpu-quota", B, google(tpu_limits=Present({ZONE: 4})), "v5litepod-4 would fit (tpu.type), or ask"),
     ("tpu-quota", B, google(tpu_limits=Present({ZONE: 0})), "ask for more: https://console"),
     ("tpu-quota", W, google(tpu_limits=Present({ZONE: 8, "europe-west4-a": 4})), "v5litepod-4 would fit"),
-    ("tpu-quota", DoctorLevel.OK, google(tpu_limits=Present({ZONE: -1})), ""),
+    ("tpu-quota", Level.OK, google(tpu_limits=Present({ZONE: -1})), ""),
     ("private-access", B, google(INSIDE, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("private-access", B, google(private_access=Absent()), "gcloud compute networks create"),
     ("private-access", U, google(INSIDE, private_access=SILENT), ""),
@@ -176,21 +168,21 @@ CASES = [
     ("private-access", B, google(HIDDEN, private_access=Present(False)), "--enable-private-ip-google-access"),
     ("iap", B, google(HIDDEN, iap_allowed=Present(False)), "--source-ranges 35.235.240.0/20 --allow tcp:22"),
     ("iap", U, google(HIDDEN, iap_allowed=SILENT), ""),
-    ("iap", DoctorLevel.OK, google(HIDDEN), ""),
+    ("iap", Level.OK, google(HIDDEN), ""),
     ("iap", B, replace(google(HIDDEN), computer=replace(COMPUTER, programs={})), "cloud.google.com/sdk"),
     ("bucket", B, google(bucket=Present(Bucket("b", "us-east1"))), "bucket.name"),
-    ("bucket", DoctorLevel.OK, google(bucket=Absent()), ""),
+    ("bucket", Level.OK, google(bucket=Absent()), ""),
     ("permissions", B, google(lacking=Present(("storage.objects.delete",))), "roles/storage.admin"),
     ("permissions", U, google(lacking=SILENT), "TPU-202"),
     ("secrets", B, google(KEYED, secrets={"wandb": Absent()}), "tpuctl secret set wandb"),
     ("secrets", U, google(KEYED, secrets={"wandb": SILENT}), ""),
     ("secrets", W, google(KEYED, secrets={"wandb": Present(())}), "roles/secretmanager.secretAccessor"),
-    ("secrets", DoctorLevel.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
+    ("secrets", Level.OK, google(KEYED, secrets={"wandb": Present(("serviceAccount:a@b",))}), ""),
     ("data", B, google(READS, data={"gs://b/c4": Absent()}), "job.data"),
     ("data", B, google(READS, data={"gs://b/c4": Present(False)}), "job.data"),
     ("data", U, google(READS, data={"gs://b/c4": SILENT}), ""),
     ("data", U, google(READS), ""),
-    ("data", DoctorLevel.OK, google(READS, data={"gs://b/c4": Present(True)}), ""),
+    ("data", Level.OK, google(READS, data={"gs://b/c4": Present(True)}), ""),
 ]  # fmt: skip
 
 
@@ -207,13 +199,13 @@ def test_a_rule_says_how_it_stands_and_what_to_do(name, level, facts, hint):
     """The fix is a command or a setting; only what nobody could tell may be without one."""
     finding = found(facts, name)
     assert (finding.level, hint in finding.hint) == (level, True)
-    assert finding.hint or level in {DoctorLevel.OK, DoctorLevel.UNKNOWN}
-    assert healthy([finding]) == (level is not DoctorLevel.STOP)
+    assert finding.hint or level in {Level.OK, Level.UNKNOWN}
+    assert stops([finding.level]) == (level is Level.STOP)
 
 
 def test_where_all_is_fine_no_action_is_recommended():
     """Only the quota of TPUs stays unknown: no client in use can read it."""
-    assert {f.rule: f.level for f in run_rules(FINE) if f.level is not DoctorLevel.OK} == {}
+    assert {f.rule: f.level for f in run_rules(FINE) if f.level is not Level.OK} == {}
     assert [f.rule for f in run_rules(FINE) if f.hint] == []
 
 
@@ -228,13 +220,13 @@ def test_without_any_fact_nothing_is_wrong_with_the_project():
     """A computer without a network is told what is not known, not that it is broken."""
     offline = Google(login=GOOGLE.login, project="my-project", offers={ZONE: SILENT}, runtimes={ZONE: SILENT})
     reported = [f for f in run_rules(replace(FINE, google=offline)) if f.group.value == "Google Cloud"]
-    assert {f.level for f in reported} == {DoctorLevel.OK, U}
+    assert {f.level for f in reported} == {Level.OK, U}
 
 
 def test_without_a_file_what_needs_one_is_unknown():
     """Then the rest is still looked at."""
     reported = run_rules(replace(FINE, file=File()))
-    assert healthy(reported)
+    assert not stops(finding.level for finding in reported)
     assert {f.rule for f in reported if f.level is U} >= {"file", "source", "regions", "zones", "bucket"}
 
 

@@ -11,10 +11,11 @@ from contextlib import suppress
 
 import pytest
 
-from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
+from orchestrator.advice.doctor.facts import DoctorFinding, Group
 from orchestrator.app.doctor.google_facts import clock_ahead, find_login, side_by_side
 from orchestrator.app.this_computer.login_here import gcloud_settings
 from orchestrator.cli.views.doctor import EMULATED, show
+from orchestrator.domain.level import Level
 from orchestrator.domain.observation import Present, Unknown
 from orchestrator.errors import Retry
 from tests.cli.cli_kit import document, environment, here
@@ -210,7 +211,7 @@ def test_the_clock_is_compared_with_the_date_of_an_answer():
 @pytest.mark.parametrize(("unbilled", "title"), [(True, EMULATED), (False, "Google Cloud\n")])
 def test_the_local_cloud_says_nothing_of_the_own_account(unbilled, title, capsys):
     """`ok  tpu-api` below "Google Cloud" would read as if the own project were fine."""
-    found = [DoctorFinding("tpu-api", Group.GOOGLE, DoctorLevel.OK, "tpu.googleapis.com answers")]
+    found = [DoctorFinding("tpu-api", Group.GOOGLE, Level.OK, "tpu.googleapis.com answers")]
     show(found, (), as_json=False, unbilled=unbilled)
     out = capsys.readouterr().out
     assert title in (" ".join(out.split()) if unbilled else out)
@@ -220,9 +221,9 @@ def test_checks_with_the_same_unknown_answer_are_one_row(capsys):
     """A screen of questions that nobody asked hides the one answer that matters; `--json` has each."""
     why = "not asked: there is no login"
     names = ("tpu-api", "compute-api", "zones")
-    found = [DoctorFinding(name, Group.GOOGLE, DoctorLevel.UNKNOWN, why) for name in names]
-    found.insert(1, DoctorFinding("project", Group.GOOGLE, DoctorLevel.STOP, "none", "name one"))
-    found += [DoctorFinding(name, Group.COMPUTER, DoctorLevel.OK, "there") for name in ("git", "ssh")]
+    found = [DoctorFinding(name, Group.GOOGLE, Level.UNKNOWN, why) for name in names]
+    found.insert(1, DoctorFinding("project", Group.GOOGLE, Level.STOP, "none", "name one"))
+    found += [DoctorFinding(name, Group.COMPUTER, Level.OK, "there") for name in ("git", "ssh")]
     show(found, (), as_json=False)
     shown = capsys.readouterr().out
     assert shown.count(why) == 1

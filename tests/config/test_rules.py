@@ -9,6 +9,7 @@ from orchestrator.config.rules.every_rule import RULES, check
 from orchestrator.config.schema import json_schema, property_of
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.text.units import Duration
 from tests.planning.planning_kit import make_spec
 
@@ -127,7 +128,7 @@ def findings(**overrides):
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
     """One mistake gives one finding that stops, at the key that has to change."""
-    found = [finding for finding in findings(**overrides) if finding.stops]
+    found = [finding for finding in findings(**overrides) if finding.level is Level.STOP]
     assert [finding.key for finding in found] == [key]
     assert words in found[0].message
 
@@ -182,7 +183,7 @@ def test_the_zones_that_have_the_type_are_named():
 def test_what_may_still_work_is_a_warning(overrides, key):
     """Our tables may be old, so what they lack is reported and not refused."""
     (found,) = findings(**overrides)
-    assert (found.key, found.stops) == (key, False)
+    assert (found.key, found.level) == (key, Level.WARN)
 
 
 def test_a_rule_is_skipped_where_its_setting_is_broken():
@@ -221,7 +222,8 @@ def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
     found = check(make_spec(notify__hooks=hooks), load_catalog())
     (finding,) = [p for p in found if p.key.startswith("notify")]
-    assert (finding.key, finding.stops, ">>" in finding.message) == ("notify.hooks.done", False, True)
+    assert (finding.key, finding.level) == ("notify.hooks.done", Level.WARN)
+    assert ">>" in finding.message
 
 
 BOUNDED = {key: one.bounds for key, one in settings().items() if one.bounds}

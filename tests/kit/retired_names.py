@@ -176,6 +176,7 @@ RETIRED = {
     "judge_place": "judge_in_queue",
     "learn": "update_record",
     "learn_places": "update_queue_failures",
+    "DoctorLevel": "Level",
     "Look": "Find, or what it finds",
     "_Look": "_Reader, or what it reads",
     "_look": "_observe, _read, or what it does",

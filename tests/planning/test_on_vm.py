@@ -8,6 +8,7 @@ from orchestrator.advice.preview import preview
 from orchestrator.config.rules.every_rule import check
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.scopes import CLOUD_PLATFORM, LOOP_ROLES, MACHINE_SCOPES, vm_scopes
 from orchestrator.domain.observation import Absent, Operation, Present, Unknown, VmState
 from orchestrator.domain.plan import Change, Kind, Outcome, Plan, Verb
@@ -96,14 +97,14 @@ def test_a_loop_needs_a_vm_that_is_started_again():
     catalog = load_catalog()
 
     def said(found):
-        return [(p.stops, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
+        return [(p.level, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
 
     assert said(LOOPED) == []
-    ((stops, text),) = said(replace(LOOPED, vm="none"))
-    assert stops
+    ((level, text),) = said(replace(LOOPED, vm="none"))
+    assert level is Level.STOP
     assert "vm is none" in text
-    ((stops, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
-    assert not stops
+    ((level, text),) = said(replace(LOOPED, vm=VmSpec(spot=True)))
+    assert level is Level.WARN
     assert "no watcher restarts a preempted VM" in text
 
 
@@ -126,7 +127,7 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
         LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
     )
     reported = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
-    assert [not p.stops and "both run as the same account" in p.message for p in reported] == [True] * named
+    assert [p.level for p in reported if "both run as the same account" in p.message] == [Level.WARN] * named
 
 
 def test_a_loop_with_an_account_of_its_own_is_made_with_it():

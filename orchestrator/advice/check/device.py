@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, commands, rule
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, commands, rule
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 MULTIPLE: Final = 8

@@ -4,9 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, rule
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, rule
 from orchestrator.config.setting_types import dotted
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.scopes import SELF_DELETE_ROLE
 from orchestrator.domain.source.exposed_services import JUPYTER, SAFE, exposures, job_texts
 from orchestrator.domain.spec import Spec

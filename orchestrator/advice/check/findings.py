@@ -4,11 +4,11 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import Final
 
 from orchestrator.advice.check.code import Call, Code
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.source.excluded_paths import ExcludedPath
 from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
@@ -112,14 +112,6 @@ def numbers(version: str) -> tuple[int, ...]:
             break
         found.append(int(part))
     return tuple(found)
-
-
-class Level(Enum):
-    """Grade a finding: good to know, likely to hurt, or not to be started like this."""
-
-    NOTE = "note"
-    WARN = "warn"
-    STOP = "stop"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.check.findings import (
-    Level,
     RawFinding,
     Requirement,
     SourceFacts,
@@ -15,6 +14,7 @@ from orchestrator.advice.check.findings import (
     rule,
 )
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 

@@ -4,16 +4,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.check.code import Call
-from orchestrator.advice.check.findings import (
-    Level,
-    RawFinding,
-    SourceFacts,
-    commands,
-    flag,
-    is_lost,
-    rule,
-)
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, commands, flag, is_lost, rule
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 _VARIABLE: Final = "TPUCTL_CHECKPOINT_DIR"

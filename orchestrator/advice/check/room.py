@@ -5,16 +5,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from orchestrator.advice.check.findings import (
-    Level,
-    RawFinding,
-    SourceFacts,
-    commands,
-    flag,
-    rule,
-    runs_fairseq,
-)
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, commands, flag, rule, runs_fairseq
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec, VmSpec
 
 TPU_DISK_GB: Final = 100

@@ -3,8 +3,9 @@
 from typing import Final
 
 from orchestrator.advice.check import device, exposure, installs, lost_writes, needs, room, saves, shapes
-from orchestrator.advice.check.findings import Finding, Level, Rule, SourceFacts
+from orchestrator.advice.check.findings import Finding, Rule, SourceFacts
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 RULES: Final[tuple[Rule, ...]] = (

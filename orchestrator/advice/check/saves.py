@@ -7,11 +7,12 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from orchestrator.advice.check.code import Call
-from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, commands, rule
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, commands, rule
 from orchestrator.advice.check.needs import is_unknown
 from orchestrator.advice.check.program import Program, program
 from orchestrator.contract.interval import best_save_interval
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 _DIR: Final = "TPUCTL_CHECKPOINT_DIR"

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from orchestrator.advice.check.code import Call, Code
-from orchestrator.advice.check.findings import Level, RawFinding, SourceFacts, rule
+from orchestrator.advice.check.findings import RawFinding, SourceFacts, rule
 from orchestrator.advice.check.python_values import UNKNOWN
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 _TF: Final = frozenset({"tensorflow.unique", "tensorflow.unique_with_counts", "tensorflow.boolean_mask"})

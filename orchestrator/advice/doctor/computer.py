@@ -1,16 +1,7 @@
 """Check this computer, and what the local cloud needs on it."""
 
-from orchestrator.advice.doctor.facts import (
-    DoctorLevel,
-    Facts,
-    Group,
-    RawDoctorFinding,
-    ok,
-    rule,
-    stop,
-    unknown,
-    warn,
-)
+from orchestrator.advice.doctor.facts import Facts, Group, RawDoctorFinding, ok, rule, stop, unknown, warn
+from orchestrator.domain.level import Level
 from orchestrator.domain.observation import Absent, Unknown
 
 OLDEST_PYTHON = (3, 10)
@@ -154,7 +145,7 @@ def deployments(facts: Facts) -> RawDoctorFinding:
 
 def _hurts(facts: Facts, text: str, hint: str) -> RawDoctorFinding:
     # On Google Cloud no local cloud is needed, so the same lack is only a warning there.
-    return RawDoctorFinding(DoctorLevel.STOP if facts.local.chosen else DoctorLevel.WARN, text, hint)
+    return RawDoctorFinding(Level.STOP if facts.local.chosen else Level.WARN, text, hint)
 
 
 @rule("clock", Group.GOOGLE)

@@ -12,6 +12,7 @@ from functools import wraps
 
 from orchestrator.domain.all_zones import ObservedAllZones
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Bucket, Node, Observed, Unknown, Vm
 from orchestrator.domain.spec import Spec
@@ -159,15 +160,6 @@ class Facts:
     google: Google = field(default_factory=Google)
 
 
-class DoctorLevel(Enum):
-    """Grade a finding: fine, likely to hurt, not to be started like this, or unknown, which stops nothing."""
-
-    OK = "ok"
-    WARN = "warn"
-    STOP = "stop"
-    UNKNOWN = "unknown"
-
-
 class Group(Enum):
     """The subject of a rule; the value is its heading."""
 
@@ -181,29 +173,29 @@ class Group(Enum):
 class RawDoctorFinding:
     """What a rule's function has found, and what to do if it is not fine."""
 
-    level: DoctorLevel
+    level: Level
     message: str
     hint: str = ""
 
 
 def ok(message: str) -> RawDoctorFinding:
     """Return the finding "fine" with what was found."""
-    return RawDoctorFinding(DoctorLevel.OK, message)
+    return RawDoctorFinding(Level.OK, message)
 
 
 def warn(message: str, hint: str) -> RawDoctorFinding:
     """Return the finding "likely to hurt", with what to do."""
-    return RawDoctorFinding(DoctorLevel.WARN, message, hint)
+    return RawDoctorFinding(Level.WARN, message, hint)
 
 
 def stop(message: str, hint: str) -> RawDoctorFinding:
     """Return the finding "not to be started like this", with what to do."""
-    return RawDoctorFinding(DoctorLevel.STOP, message, hint)
+    return RawDoctorFinding(Level.STOP, message, hint)
 
 
 def unknown(message: str, hint: str) -> RawDoctorFinding:
     """Return the finding that something is unknown; *hint* may be empty if another finding has the cause."""
-    return RawDoctorFinding(DoctorLevel.UNKNOWN, message, hint)
+    return RawDoctorFinding(Level.UNKNOWN, message, hint)
 
 
 @dataclass(frozen=True)
@@ -212,7 +204,7 @@ class DoctorFinding:
 
     rule: str
     group: Group
-    level: DoctorLevel
+    level: Level
     message: str
     hint: str = ""
 

@@ -5,7 +5,6 @@ from typing import TypeVar
 
 from orchestrator.advice.doctor.facts import (
     NOT_ASKED,
-    DoctorLevel,
     Facts,
     Group,
     RawDoctorFinding,
@@ -19,13 +18,14 @@ from orchestrator.advice.doctor.facts import (
 from orchestrator.advice.doctor.login import not_observed
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import ObservedAllZones, deletion_command, outside
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.tpu_quota import taken
 from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.domain.observation import Absent, Node, Observed, Present, Unknown, Vm
 from orchestrator.domain.spec import Spec
 
 Machine = TypeVar("Machine", Node, Vm)
-_WORST_FIRST = (DoctorLevel.STOP, DoctorLevel.WARN, DoctorLevel.UNKNOWN, DoctorLevel.OK)
+_WORST_FIRST = (Level.STOP, Level.WARN, Level.UNKNOWN, Level.OK)
 IAP_RANGE = "35.235.240.0/20"
 """Source addresses of connections through Identity-Aware Proxy (docs/facts.md 6.3)."""
 IAP_ROLE = "roles/iap.tunnelResourceAccessor"

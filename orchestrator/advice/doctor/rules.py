@@ -1,10 +1,9 @@
 """List all rules of `tpuctl doctor` in the order in which they are shown, and render their manual."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from orchestrator.advice.doctor import computer, file, google, login
-from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, DoctorRule, Facts
+from orchestrator.advice.doctor.facts import DoctorFinding, DoctorRule, Facts
 
 # In the order of cause and effect: a finding below may say "see ... above".
 RULES: Final[tuple[DoctorRule, ...]] = (
@@ -59,11 +58,6 @@ RULES: Final[tuple[DoctorRule, ...]] = (
 def run_rules(facts: Facts) -> tuple[DoctorFinding, ...]:
     """Run all rules over *facts* and return their findings, in the order in which they are printed."""
     return tuple(each(facts) for each in RULES)
-
-
-def healthy(findings: Sequence[DoctorFinding]) -> bool:
-    """Return whether nothing is wrong; warnings and unknown results do not count as wrong."""
-    return all(finding.level is not DoctorLevel.STOP for finding in findings)
 
 
 def manual() -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.advice.doctor.facts import DoctorFinding, Facts, File
-from orchestrator.advice.doctor.rules import healthy, run_rules
+from orchestrator.advice.doctor.rules import run_rules
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
 from orchestrator.app.doctor.computer_facts import observe_computer, observe_local
@@ -14,6 +14,7 @@ from orchestrator.app.source.source_files import sent_files
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.config_error import ConfigError
 from orchestrator.config.shipped_catalog import load_catalog
+from orchestrator.domain.level import stops
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import reap
 from orchestrator.errors import UsageError
@@ -31,9 +32,9 @@ class Diagnosis:
     fixed: Sequence[str] = ()
 
     @property
-    def healthy(self) -> bool:
-        """Return whether nothing is wrong."""
-        return healthy(self.findings)
+    def stops(self) -> bool:
+        """Return whether something is wrong."""
+        return stops(finding.level for finding in self.findings)
 
 
 def diagnose(choice: Choice, *, fix: bool = False) -> Diagnosis:

@@ -23,5 +23,5 @@ def command(choice: Choice, fix: bool) -> None:
     with EventPrinter():
         found = diagnose(choice, fix=fix)
     doctor.show(found.findings, found.fixed, as_json=choice.as_json, unbilled=choice.cloud == "local")
-    if not found.healthy:
+    if found.stops:
         raise click.exceptions.Exit(1)

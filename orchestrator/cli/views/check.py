@@ -8,9 +8,10 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.check.findings import Finding, Level, SourceFacts
+from orchestrator.advice.check.findings import Finding, SourceFacts
 from orchestrator.app.check import Checked
 from orchestrator.cli.console import page, print_json
+from orchestrator.domain.level import Level
 
 WIDTH = 80
 _HEADINGS = {

@@ -6,19 +6,18 @@ from dataclasses import replace
 from rich.console import Console
 from rich.text import Text
 
-from orchestrator.advice.doctor.facts import DoctorFinding, DoctorLevel, Group
-from orchestrator.advice.doctor.rules import healthy
+from orchestrator.advice.doctor.facts import DoctorFinding, Group
 from orchestrator.cli.console import page, print_json, wrapped
+from orchestrator.domain.level import Level, stops
 
 WIDTH = 80
 _FIX = " " * 4
 EMULATED = "Google Cloud, as the local cloud emulates it (your own project was not checked)"
 _STYLES = {
-    DoctorLevel.OK: "green", DoctorLevel.WARN: "yellow", DoctorLevel.STOP: "bold red", DoctorLevel.UNKNOWN: "cyan",
+    Level.OK: "green", Level.WARN: "yellow", Level.STOP: "bold red", Level.UNKNOWN: "cyan",
 }  # fmt: skip
 _WORDS = {
-    DoctorLevel.OK: "passed", DoctorLevel.WARN: "to check", DoctorLevel.STOP: "failed",
-    DoctorLevel.UNKNOWN: "unknown",
+    Level.OK: "passed", Level.WARN: "to check", Level.STOP: "failed", Level.UNKNOWN: "unknown",
 }  # fmt: skip
 
 
@@ -32,11 +31,10 @@ def show(
     account.
     """
     if as_json:
-        counts = {level.value: _number(findings, level) for level in DoctorLevel}
+        counts = {level.value: _number(findings, level) for level in _WORDS}
         found = [finding.as_dict() for finding in findings]
-        print_json(
-            "doctor", {"ok": healthy(findings), "counts": counts, "findings": found, "fixed": list(done)}
-        )
+        ok = not stops(finding.level for finding in findings)
+        print_json("doctor", {"ok": ok, "counts": counts, "findings": found, "fixed": list(done)})
         return
     with page() as console:
         render(findings, done, console, unbilled=unbilled)
@@ -54,16 +52,16 @@ def render(
         console.print(title, style="bold", markup=False, width=width)
         _group([finding for finding in findings if finding.group is group], console, width)
         console.print()
-    parts = [f"{n} {_WORDS[level]}" for level in DoctorLevel if (n := _number(findings, level))]
-    style = "bold green" if healthy(findings) else "bold red"
+    parts = [f"{n} {_WORDS[level]}" for level in _WORDS if (n := _number(findings, level))]
+    style = "bold red" if stops(finding.level for finding in findings) else "bold green"
     console.print(", ".join(parts), style=style, markup=False, width=width)
 
 
 def together(findings: Sequence[DoctorFinding]) -> list[DoctorFinding]:
     """Return the findings with those that have the same answer as one, in the place of the first of them."""
-    alike: dict[tuple[DoctorLevel, str, str], list[DoctorFinding]] = {}
+    alike: dict[tuple[Level, str, str], list[DoctorFinding]] = {}
     for finding in findings:
-        own = "" if finding.level is DoctorLevel.UNKNOWN else finding.rule
+        own = "" if finding.level is Level.UNKNOWN else finding.rule
         alike.setdefault((finding.level, finding.message, finding.hint + own), []).append(finding)
     return [
         replace(one, rule=f"{len(same)} rules", message=f"{one.message}: {', '.join(f.rule for f in same)}")
@@ -93,5 +91,5 @@ def _group(findings: Sequence[DoctorFinding], console: Console, width: int) -> N
             console.print(Text(line), soft_wrap=True)
 
 
-def _number(findings: Sequence[DoctorFinding], level: DoctorLevel) -> int:
+def _number(findings: Sequence[DoctorFinding], level: Level) -> int:
     return sum(finding.level is level for finding in findings)

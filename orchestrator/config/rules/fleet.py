@@ -7,6 +7,7 @@ from orchestrator.config.rules.place import NAME_LENGTH
 from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, Spec, TensorboardSpec
 from orchestrator.planning.fleet.users import NO_LOGINS, NORMAL, below
 
@@ -62,7 +63,9 @@ def _size(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         yield RuleFinding("fleet.min_idle", text, "leave it out, or leave out watch.on_vm")
     if spec.fleet.min_idle is None and spec.fleet.idle != FleetSpec(0).idle:
         text = "has no effect: without fleet.min_idle all nodes are kept"
-        yield RuleFinding("fleet.idle", text, "write min_idle: 0 beside it, or leave it out", stops=False)
+        yield RuleFinding(
+            "fleet.idle", text, "write min_idle: 0 beside it, or leave it out", level=Level.WARN
+        )
 
 
 def _users(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

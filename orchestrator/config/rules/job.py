@@ -10,6 +10,7 @@ from orchestrator.config.setting_types import at
 from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.preemption_notice import NOTICE
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.source.exposed_services import SAFE, exposures, job_texts
 from orchestrator.domain.spec import ProgressSpec, Spec
 from orchestrator.domain.text.suggest import join
@@ -70,7 +71,7 @@ def _image(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         yield RuleFinding("job.image", f'"{image[:80]}" is not the name of a container image', hint)
     elif not found["tag"] and not found["digest"]:
         text = "names neither a tag nor a digest: what is `latest` at the first pull of each push runs"
-        yield RuleFinding("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", stops=False)
+        yield RuleFinding("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", level=Level.WARN)
     if spec.job.run_on == "vm":
         yield RuleFinding(
             "job.image", "is for TPUs, and the image of the VM has no docker", "write run_on: tpu"
@@ -193,10 +194,12 @@ def _grace(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     # A warning, not a refusal: a stop without a preemption has all the time it needs.
     if grace is not None and grace > NOTICE:
         text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
-        yield RuleFinding("job.grace", text, "the last save must fit into the preemption notice", stops=False)
+        yield RuleFinding(
+            "job.grace", text, "the last save must fit into the preemption notice", level=Level.WARN
+        )
     elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
         text = f"{grace} ends before the Trainer's last save: it waits {HF_WAIT}s after the signal"
-        yield RuleFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", stops=False)
+        yield RuleFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", level=Level.WARN)
 
 
 def _poll(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
@@ -240,7 +243,7 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             yield RuleFinding("watch.budget_usd", text, hint)
         elif lines:
             text = f"does not count {join((line.what for line in lines), 'and')} in {zone}: no known price"
-            yield RuleFinding("watch.budget_usd", text, "these are cents a day", stops=False)
+            yield RuleFinding("watch.budget_usd", text, "these are cents a day", level=Level.WARN)
 
 
 RULES = (

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec, VmSpec
 
 
@@ -18,7 +19,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
             "watch.on_vm",
             "vm.spot is set: no watcher restarts a preempted VM while the only loop runs on it",
             "remove vm.spot; a small standard VM costs little",
-            stops=False,
+            level=Level.WARN,
         )
 
 
@@ -37,7 +38,7 @@ def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     text = (
         f"with {wide} the job has the loop's permissions in the whole project: both run as the same account"
     )
-    yield RuleFinding("watch.on_vm", text, hint, stops=False)
+    yield RuleFinding("watch.on_vm", text, hint, level=Level.WARN)
 
 
 def _deadline(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.source.secret_refs import reference
 from orchestrator.domain.spec import Spec
 
@@ -72,7 +73,7 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", stops=False)
+            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", level=Level.WARN)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
@@ -81,13 +82,13 @@ def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
         text = "variables of this computer are not available when the loop runs on the VM"
-        yield RuleFinding("notify.webhooks", text, "write secret://NAME", stops=False)
+        yield RuleFinding("notify.webhooks", text, "write secret://NAME", level=Level.WARN)
     if spec.notify.apprise:
         text = "Apprise is not installed where the loop runs, on the VM"
-        yield RuleFinding("notify.apprise", text, "add a webhook", stops=False)
+        yield RuleFinding("notify.apprise", text, "add a webhook", level=Level.WARN)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"
-        yield RuleFinding("notify.hooks", text, "add a webhook", stops=False)
+        yield RuleFinding("notify.hooks", text, "add a webhook", level=Level.WARN)
 
 
 def is_reference(text: str) -> bool:

@@ -7,6 +7,7 @@ from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.bucket.object_names import OURS
 from orchestrator.domain.catalog import Catalog, region_zones
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.vm_machine_types import instead
 from orchestrator.domain.names import region_of, regions, vm_zone
 from orchestrator.domain.spec import Spec
@@ -194,7 +195,10 @@ def _runtime(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
         near = did_you_mean(runtime, catalog.runtimes)
         yield RuleFinding(
-            "tpu.runtime", f'"{runtime[:60]}" is not in our table', near or "the cloud decides", stops=False
+            "tpu.runtime",
+            f'"{runtime[:60]}" is not in our table',
+            near or "the cloud decides",
+            level=Level.WARN,
         )
 
 
@@ -206,7 +210,7 @@ def _machine(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             "vm.machine",
             f'"{spec.vm.machine[:60]}" has no known price',
             near or "check the name",
-            stops=False,
+            level=Level.WARN,
         )
 
 
@@ -217,7 +221,7 @@ def _machine_there(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     there = instead(spec.vm.machine, zone)
     if there:
         text = f"{spec.vm.machine} may not exist in {zone}; without the VM no TPU is requested"
-        yield RuleFinding("vm.machine", text, f"write machine: {there}, or vm: none", stops=False)
+        yield RuleFinding("vm.machine", text, f"write machine: {there}, or vm: none", level=Level.WARN)
 
 
 def _vm_name(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:

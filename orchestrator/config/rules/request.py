@@ -7,6 +7,7 @@ from orchestrator.config.rules.place import LABEL
 from orchestrator.config.rules.rule import RuleFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.data_disks import READS, WRITES, data_disks
 from orchestrator.domain.machines.queued_resource import MAX_RUN
 from orchestrator.domain.spec import Spec
@@ -52,7 +53,7 @@ def _flex_start(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             known = sorted(at for at, kind in catalog.flex_start if kind == found.generation)
             text = f"{zone} is not known to offer flex-start for {tpu.type}"
             hint = f"known to: {', '.join(known)}" if known else "no zone is known to offer it for this type"
-            yield RuleFinding(at("tpu.zones", index), text, hint, stops=False)
+            yield RuleFinding(at("tpu.zones", index), text, hint, level=Level.WARN)
 
 
 def _disks(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
@@ -73,7 +74,9 @@ def _disks(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
             yield RuleFinding(path, text, "set tpu.strategy: failover")
     if tpu.disks and len(tpu.zones) > 1:
         text = "a disk is in one zone; in a zone without a disk of that name no TPU is requested"
-        yield RuleFinding("tpu.disks", text, "name only their zone, or create them in each zone", stops=False)
+        yield RuleFinding(
+            "tpu.disks", text, "name only their zone, or create them in each zone", level=Level.WARN
+        )
 
 
 RULES = (

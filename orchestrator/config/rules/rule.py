@@ -5,13 +5,14 @@ from dataclasses import dataclass
 
 from orchestrator.config.setting_types import Path, at, dotted
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
 
 @dataclass(frozen=True)
 class RuleFinding:
     """
-    What is wrong with a *setting* and what to do; without *stops* it is a warning.
+    Say what is wrong with a *setting*, how bad it is and what to do.
 
     The setting is given by its name, or a part of it by its path, as in `at("tpu.zones", 0)`.
     """
@@ -19,7 +20,7 @@ class RuleFinding:
     setting: str | Path
     message: str
     hint: str = ""
-    stops: bool = True
+    level: Level = Level.STOP
 
     @property
     def path(self) -> Path:
