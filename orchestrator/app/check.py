@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.advice.check.findings import Finding, SourceFacts
+from orchestrator.advice.check.findings import CheckFinding, SourceFacts
 from orchestrator.advice.check.rules import run_rules
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.deployment.session import read_spec
@@ -19,7 +19,7 @@ class Checked:
     """The findings of the rules, the file and code they are about, and the Python of the job in words."""
 
     name: str
-    findings: tuple[Finding, ...]
+    findings: tuple[CheckFinding, ...]
     facts: SourceFacts
     python: str = ""
 

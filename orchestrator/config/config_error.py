@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from orchestrator.config.setting_types import Path, dotted
+from orchestrator.config.setting_types import SettingPath, dotted
 from orchestrator.errors import UsageError
 
 
@@ -17,33 +17,33 @@ class FileFinding:
     One mistake: where, what, and what to do.
 
     *file* is the file, or the flag or variable that set the value; then *line* is 0. *line* and *col* count
-    from 1; *at* is the setting, with the index of an item.
+    from 1; *setting_path* is the path of the setting, with the index of an item.
     """
 
     file: str
     line: int
     col: int
-    at: Path
+    setting_path: SettingPath
     message: str
     hint: str = ""
 
     @property
-    def key(self) -> str:
+    def setting(self) -> str:
         """Return the setting for people, such as `tpu.zones[0]`."""
-        return dotted(self.at)
+        return dotted(self.setting_path)
 
     def as_dict(self) -> dict[str, object]:
         """Return the finding in its `--json` form."""
         return {
             "path": self.file, "line": self.line, "col": self.col,
-            "key": self.key, "message": self.message, "hint": self.hint,
+            "key": self.setting, "message": self.message, "hint": self.hint,
         }  # fmt: skip
 
     def __str__(self) -> str:
         place = f"{self.file}:{self.line}:{self.col}" if self.line else self.file
         # The flag already shows which setting it is.
-        key = "" if self.file == flag_for(self.key) else self.key
-        text = ": ".join(part for part in (place, key, self.message) if part)
+        setting = "" if self.file == flag_for(self.setting) else self.setting
+        text = ": ".join(part for part in (place, setting, self.message) if part)
         return f"{text}; {self.hint}" if self.hint else text
 
 

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from orchestrator.config.config_error import ConfigError, FileFinding
-from orchestrator.config.setting_types import Path
+from orchestrator.config.setting_types import SettingPath
 
 # Far larger than any deployment file; the parser takes seconds for each MB.
 MAX_BYTES = 1 << 20
@@ -32,10 +32,10 @@ class Document:
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
-    marks: dict[Path, Mark] = field(default_factory=dict)
+    marks: dict[SettingPath, Mark] = field(default_factory=dict)
     findings: list[FileFinding] = field(default_factory=list)
 
-    def add_finding(self, position: tuple[int, int], path: Path, message: str, hint: str = "") -> None:
+    def add_finding(self, position: tuple[int, int], path: SettingPath, message: str, hint: str = "") -> None:
         """Add a finding at a position, (line, column)."""
         self.findings.append(FileFinding(self.name, *position, path, message, hint))
 
@@ -141,7 +141,7 @@ class _Reader:
         self._resolve = resolve
         self._count = 0
 
-    def read(self, node: Any, path: Path) -> Any:
+    def read(self, node: Any, path: SettingPath) -> Any:
         """Return the value of *node*."""
         self._count += 1
         # An alias is expanded each time it is used, so a short file can be endless.
@@ -159,7 +159,7 @@ class _Reader:
             return self._sequence(node, path)
         return self._scalar(node, path)
 
-    def _mapping(self, node: Any, path: Path) -> dict[str, Any]:
+    def _mapping(self, node: Any, path: SettingPath) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for key, value in node.value:
             if type(key).__name__ != "ScalarNode":
@@ -182,7 +182,7 @@ class _Reader:
                 found[name] = self.read(value, below)
         return found
 
-    def _sequence(self, node: Any, path: Path) -> list[Any]:
+    def _sequence(self, node: Any, path: SettingPath) -> list[Any]:
         values = []
         for index, item in enumerate(node.value):
             below = (*path, index)
@@ -190,7 +190,7 @@ class _Reader:
             values.append(self.read(item, below))
         return values
 
-    def _scalar(self, node: Any, path: Path) -> Any:
+    def _scalar(self, node: Any, path: SettingPath) -> Any:
         tag = str(node.tag).removeprefix(_TAG_PREFIX)
         # Dates stay text: no setting is a date, and a name may look like one.
         if tag in _TEXT_TAGS:

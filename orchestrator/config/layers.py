@@ -10,7 +10,7 @@ from typing import Any
 
 from orchestrator.config.config_error import FileFinding, flag_for
 from orchestrator.config.document import Document
-from orchestrator.config.setting_types import Path, Setting, at, settings
+from orchestrator.config.setting_types import Setting, SettingPath, at, settings
 from orchestrator.domain.text.suggest import did_you_mean
 from orchestrator.errors import UsageError
 
@@ -18,9 +18,11 @@ PREFIX = "TPUCTL_"
 ENV_KEY = "job.env"
 
 
-def lay(document: Document, overrides: Mapping[str, str], environ: Mapping[str, str]) -> dict[Path, str]:
+def lay(
+    document: Document, overrides: Mapping[str, str], environ: Mapping[str, str]
+) -> dict[SettingPath, str]:
     """Write variables, then flags into the document's data; return the origin of each value written."""
-    origins: dict[Path, str] = {}
+    origins: dict[SettingPath, str] = {}
     for key, text, origin in (*_variables(environ), *_flags(overrides)):
         path = _put(document, key, text, origin)
         if path:
@@ -68,7 +70,7 @@ def _variables(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
             yield key, environ[variable], variable
 
 
-def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
+def _put(document: Document, key: str, text: str, origin: str) -> SettingPath | None:
     """Write one value into the data; return its path, or None after a finding."""
     setting = settings().get(key)
     named = key.startswith(f"{ENV_KEY}.")
@@ -81,7 +83,7 @@ def _put(document: Document, key: str, text: str, origin: str) -> Path | None:
         message = "is a section; set one of its keys"
         document.findings.append(FileFinding(origin, 0, 0, (key,), message, f"for example {_example(key)}"))
         return None
-    path: Path = at(ENV_KEY, key.removeprefix(f"{ENV_KEY}.")) if named else at(key)
+    path: SettingPath = at(ENV_KEY, key.removeprefix(f"{ENV_KEY}.")) if named else at(key)
     _store(document.data, path, _value(setting, text))
     return path
 
@@ -99,7 +101,7 @@ def _value(setting: Setting | None, text: str) -> Any:
     return text
 
 
-def _store(data: dict[str, Any], path: Path, value: Any) -> None:
+def _store(data: dict[str, Any], path: SettingPath, value: Any) -> None:
     holder: Any = data
     for part in path[:-1]:
         # A section that was null, or a word such as `vm: none`, is replaced by a mapping.

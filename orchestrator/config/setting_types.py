@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from orchestrator.domain.bounds import Bounds
 from orchestrator.domain.spec import Spec
 
-Path = tuple[str | int, ...]
+SettingPath = tuple[str | int, ...]
 """A place in the file: keys of mappings and indexes of lists."""
 
 
@@ -80,12 +80,12 @@ def path_of(setting: str) -> tuple[str, ...]:
     return tuple(setting.split("."))
 
 
-def at(setting: str, *below: str | int) -> Path:
+def at(setting: str, *below: str | int) -> SettingPath:
     """Return the path of what is *below* a setting: an item's index, or a name that the user chose."""
     return (*path_of(setting), *below)
 
 
-def dotted(path: Path) -> str:
+def dotted(path: SettingPath) -> str:
     """Return a path for people: `tpu.zones[0]`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")

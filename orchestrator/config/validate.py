@@ -12,8 +12,8 @@ from typing import Any
 from orchestrator.config.adapter import checked
 from orchestrator.config.config_error import FileFinding
 from orchestrator.config.document import Document, Mark
-from orchestrator.config.rules.every_rule import check
-from orchestrator.config.setting_types import Path, dotted, keys_in, settings
+from orchestrator.config.rules.every_rule import run_rules
+from orchestrator.config.setting_types import SettingPath, dotted, keys_in, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.config.wording import Wording, reword
 from orchestrator.domain.level import Level
@@ -22,7 +22,7 @@ from orchestrator.domain.text.suggest import closest
 
 _NAME = "[key]"  # pydantic's last path element for a mapping's key
 # Valid together, so that rules which compare two settings do not complain about a stand-in.
-_STAND_INS: Mapping[Path, Any] = {
+_STAND_INS: Mapping[SettingPath, Any] = {
     ("name",): "stand-in",
     ("tpu", "type"): "v2-8",
     ("tpu", "zones"): ["us-central1-b"],
@@ -31,7 +31,9 @@ _STAND_INS: Mapping[Path, Any] = {
 _START = Mark((1, 1), (1, 1))
 
 
-def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | None, tuple[FileFinding, ...]]:
+def validate(
+    document: Document, origins: Mapping[SettingPath, str]
+) -> tuple[Spec | None, tuple[FileFinding, ...]]:
     """Return the Spec and no finding, or None and all findings, in the order of their places."""
     data = _with_types(_without_empty_sections(document.data))
     spec, refused = _try(data)
@@ -47,20 +49,20 @@ def validate(document: Document, origins: Mapping[Path, str]) -> tuple[Spec | No
     if refused:
         # Validate again without the refused values, so that rules about other settings report in the same run.
         spec, _ = _try(_mended(data, refused))
-    for finding in check(spec, load_catalog(), broken) if spec else ():
+    for finding in run_rules(spec, load_catalog(), broken) if spec else ():
         # Warnings are shown by `plan` and do not make a file invalid.
         if finding.level is Level.STOP:
             wording = Wording(finding.message, finding.hint)
-            findings.append(_finding_at(document, origins, finding.path, wording))
+            findings.append(_finding_at(document, origins, finding.setting_path, wording))
     # Findings about flags and variables come last, because they have no line.
     findings.sort(key=lambda c: (c.line == 0, c.line, c.col))
     return (None if findings else spec), tuple(findings)
 
 
-def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[Path, Wording]]:
+def _try(data: Mapping[str, Any]) -> tuple[Spec | None, dict[SettingPath, Wording]]:
     """Validate once; return the Spec, or the refused values by path."""
     spec, errors = checked(data)
-    found: dict[Path, Wording] = {}
+    found: dict[SettingPath, Wording] = {}
     for entry in errors:
         path = _real_path(entry["loc"], data)
         if path is not None:
@@ -98,7 +100,7 @@ def _with_types(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _real_path(loc: Iterable[str | int], data: Any) -> Path | None:
+def _real_path(loc: Iterable[str | int], data: Any) -> SettingPath | None:
     """Remove the names of alternatives from pydantic's path; return None for an alternative not meant."""
     path: list[str | int] = []
     holder = data
@@ -123,7 +125,7 @@ def _below(holder: Any, part: str | int) -> Any:
         return None
 
 
-def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[str, Any]:
+def _mended(data: Mapping[str, Any], refused: Mapping[SettingPath, Wording]) -> dict[str, Any]:
     """Return a copy with stand-ins or defaults in place of the refused values."""
     copy: dict[str, Any] = deepcopy(dict(data))
     # An invalid key of a mapping is removed with its value.
@@ -146,13 +148,15 @@ def _mended(data: Mapping[str, Any], refused: Mapping[Path, Wording]) -> dict[st
     return copy
 
 
-def _meant(path: Path) -> set[Path]:
+def _meant(path: SettingPath) -> set[SettingPath]:
     """Return the settings that an unknown key may mean, whose values are therefore not known."""
     section = dotted(path[:-1])
     return {(*path[:-1], name) for name in closest(str(path[-1]), keys_in(section))}
 
 
-def _finding_at(document: Document, origins: Mapping[Path, str], path: Path, wording: Wording) -> FileFinding:
+def _finding_at(
+    document: Document, origins: Mapping[SettingPath, str], path: SettingPath, wording: Wording
+) -> FileFinding:
     for length in range(len(path), 0, -1):
         if path[:length] in origins:
             return FileFinding(origins[path[:length]], 0, 0, path, wording.message, wording.hint)
@@ -160,7 +164,7 @@ def _finding_at(document: Document, origins: Mapping[Path, str], path: Path, wor
     return FileFinding(document.name, line, col, path, wording.message, wording.hint)
 
 
-def _position(marks: Mapping[Path, Mark], path: Path, *, of_key: bool) -> tuple[int, int]:
+def _position(marks: Mapping[SettingPath, Mark], path: SettingPath, *, of_key: bool) -> tuple[int, int]:
     """Return the position of a value or its key; if it is not in the file, of the nearest parent's key."""
     if path in marks:
         return marks[path].key if of_key else marks[path].value

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from orchestrator.config.setting_types import Path, Setting, dotted, keys_in, settings
+from orchestrator.config.setting_types import Setting, SettingPath, dotted, keys_in, settings
 from orchestrator.domain.text.suggest import did_you_mean, join
 
 _EXPECTED = {
@@ -37,7 +37,7 @@ class Wording:
     missing: bool = False
 
 
-def reword(entry: Mapping[str, Any], path: Path) -> Wording:
+def reword(entry: Mapping[str, Any], path: SettingPath) -> Wording:
     """Return the wording for one entry of pydantic's `ValidationError.errors()`."""
     kind, value = str(entry["type"]), entry.get("input")
     setting = settings().get(dotted(tuple(part for part in path if isinstance(part, str))))
@@ -72,7 +72,7 @@ def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
     )
 
 
-def _stray(path: Path) -> Wording:
+def _stray(path: SettingPath) -> Wording:
     section, key = dotted(path[:-1]), str(path[-1])
     near = did_you_mean(key, keys_in(section)) or _elsewhere(key)
     known = f"the keys here are {join(keys_in(section), 'and')}"

@@ -39,7 +39,7 @@ def reported(*mistakes):
     with pytest.raises(ConfigError) as caught:
         read(json.dumps(file).encode(), "tpuctl.yaml", {}, {})
     assert all(one.line == 1 and one.col and one.hint for one in caught.value.findings)
-    return {one.key for one in caught.value.findings}
+    return {one.setting for one in caught.value.findings}
 
 
 def test_no_mistake_hides_another_one():
@@ -70,6 +70,6 @@ def test_a_list_where_names_belong_is_answered_with_the_names():
     file = json.dumps({"name": "m", "notify": {"hooks": ["./after.sh"]}})
     with pytest.raises(ConfigError) as caught:
         read(file.encode(), "tpuctl.yaml", {}, {})
-    (one,) = (found for found in caught.value.findings if found.key == "notify.hooks")
+    (one,) = (found for found in caught.value.findings if found.setting == "notify.hooks")
     assert one.message == 'expected settings, got ["./after.sh"]'
     assert one.hint.startswith("write NAME: value, where NAME is one of up, preempted")

@@ -22,7 +22,7 @@ def test_secrets_need_a_fleet_whose_nodes_may_read_them(tmp_path):
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, text)
     (finding,) = raised.value.findings
-    assert (finding.key, "scope: cloud-platform" in finding.hint) == ("job.secrets", True)
+    assert (finding.setting, "scope: cloud-platform" in finding.hint) == ("job.secrets", True)
     wide = FLEET.replace("zones:", "scope: cloud-platform, zones:")
     (tmp_path / "tpuctl.yaml").write_text(wide)
     (tmp_path / "job.yaml").write_text(text)
@@ -123,7 +123,7 @@ def test_what_is_wrong_is_named_with_its_place(tmp_path, text, place):
     """In the job's file, not in the fleet's."""
     with pytest.raises(ConfigError) as raised:
         job_of(tmp_path, text)
-    found = [(one.file, one.line, one.col, one.key) for one in raised.value.findings]
+    found = [(one.file, one.line, one.col, one.setting) for one in raised.value.findings]
     assert any((line, col, key) == place and file.endswith("job.yaml") for file, line, col, key in found), (
         found
     )
@@ -141,4 +141,4 @@ def test_the_loop_on_the_vm_keeps_the_nodes_that_there_are(tmp_path):
     (tmp_path / "tpuctl.yaml").write_text(text)
     with pytest.raises(ConfigError) as raised:
         load(tmp_path / "tpuctl.yaml")
-    assert [one.key for one in raised.value.findings] == ["fleet.min_idle"]
+    assert [one.setting for one in raised.value.findings] == ["fleet.min_idle"]

@@ -52,7 +52,7 @@ def findings(text, overrides=None, environ=None):
 
 def places(found):
     """Return line, column and key of each."""
-    return [(c.line, c.col, c.key) for c in found]
+    return [(c.line, c.col, c.setting) for c in found]
 
 
 def test_eleven_seeded_mistakes_give_eleven_findings_with_their_places():
@@ -371,7 +371,7 @@ def test_a_time_or_auto_is_a_value_of_the_save_interval(text, value):
 def test_any_other_save_interval_is_refused_at_its_own_place(wrong):
     """One finding, for the setting as a whole."""
     text = VALID.replace("job:", f"job:\n  checkpoint: {{every: {wrong}}}", 1)
-    assert [c.key for c in findings(text)] == ["job.checkpoint.every"]
+    assert [c.setting for c in findings(text)] == ["job.checkpoint.every"]
 
 
 def refused(start):

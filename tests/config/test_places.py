@@ -47,6 +47,6 @@ def test_ten_mistakes_are_reported_at_their_lines_however_the_file_is_arranged(s
         lines = arrange(rng)
         with pytest.raises(ConfigError) as caught:
             read("\n".join(text for text, _ in lines).encode(), "tpuctl.yaml", environ={})
-        reported = [(finding.line, finding.key) for finding in caught.value.findings]
+        reported = [(finding.line, finding.setting) for finding in caught.value.findings]
         assert reported == [(number, key) for number, (_, key) in enumerate(lines, 1) if key]
         assert len(reported) == 10

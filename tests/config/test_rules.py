@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator.config import schema as schema_file
-from orchestrator.config.rules.every_rule import RULES, check
+from orchestrator.config.rules.every_rule import RULES, run_rules
 from orchestrator.config.schema import json_schema, property_of
 from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
@@ -122,14 +122,14 @@ MISTAKES = [
 
 def findings(**overrides):
     """Return the findings of a deployment with overrides."""
-    return check(make_spec(**overrides), load_catalog())
+    return run_rules(make_spec(**overrides), load_catalog())
 
 
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
 def test_each_mistake_is_reported_once_at_its_key(overrides, key, words):
     """One mistake gives one finding that stops, at the key that has to change."""
     found = [finding for finding in findings(**overrides) if finding.level is Level.STOP]
-    assert [finding.key for finding in found] == [key]
+    assert [finding.setting for finding in found] == [key]
     assert words in found[0].message
 
 
@@ -183,16 +183,16 @@ def test_the_zones_that_have_the_type_are_named():
 def test_what_may_still_work_is_a_warning(overrides, key):
     """Our tables may be old, so what they lack is reported and not refused."""
     (found,) = findings(**overrides)
-    assert (found.key, found.level) == (key, Level.WARN)
+    assert (found.setting, found.level) == (key, Level.WARN)
 
 
 def test_a_rule_is_skipped_where_its_setting_is_broken():
     """A stand-in for a broken value must not be blamed."""
     spec = make_spec(tpu__type="v4-8")
-    assert check(spec, load_catalog(), {("tpu", "type")}) == []
-    assert check(spec, load_catalog(), {("tpu",)}) == []
-    assert check(spec, load_catalog(), {("tpu", "zones", 0)}) == []
-    assert len(check(spec, load_catalog(), {("vm",)})) == 1
+    assert run_rules(spec, load_catalog(), {("tpu", "type")}) == []
+    assert run_rules(spec, load_catalog(), {("tpu",)}) == []
+    assert run_rules(spec, load_catalog(), {("tpu", "zones", 0)}) == []
+    assert len(run_rules(spec, load_catalog(), {("vm",)})) == 1
 
 
 def test_rules_read_settings_that_exist():
@@ -203,7 +203,7 @@ def test_rules_read_settings_that_exist():
 def test_every_problem_says_what_to_do():
     """No message stands without a next step."""
     found = [finding for overrides, _, _ in MISTAKES for finding in findings(**overrides)]
-    assert [finding.key for finding in found if not finding.hint] == []
+    assert [finding.setting for finding in found if not finding.hint] == []
 
 
 @pytest.mark.parametrize("word", ["v5e-16", "V5E-16", "v5lite-16", "v5litepod16"])
@@ -212,7 +212,9 @@ def test_the_everyday_name_of_a_type_is_understood(word, where):
     """People write v5e-16; the nearest name by letters would be another generation."""
     spec = make_spec(**{where: (word,) if where.endswith("s") else word})
     (hint,) = [
-        p.hint for p in check(spec, load_catalog()) if p.key.startswith("tpu.") and "v5" in p.message.lower()
+        p.hint
+        for p in run_rules(spec, load_catalog())
+        if p.setting.startswith("tpu.") and "v5" in p.message.lower()
     ]
     assert hint == "the API calls it v5litepod-16"
 
@@ -220,9 +222,9 @@ def test_the_everyday_name_of_a_type_is_understood(word, where):
 def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     """No shell reads it, so its pipe would be an argument of its first program, in silence."""
     hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
-    found = check(make_spec(notify__hooks=hooks), load_catalog())
-    (finding,) = [p for p in found if p.key.startswith("notify")]
-    assert (finding.key, finding.level) == ("notify.hooks.done", Level.WARN)
+    found = run_rules(make_spec(notify__hooks=hooks), load_catalog())
+    (finding,) = [p for p in found if p.setting.startswith("notify")]
+    assert (finding.setting, finding.level) == ("notify.hooks.done", Level.WARN)
     assert ">>" in finding.message
 
 
@@ -236,7 +238,7 @@ def test_a_bound_stands_once_beside_its_field(key):
     upper = () if bounds.maximum is None else (bounds.maximum, bounds.maximum + 1)
     for number in (bounds.minimum - 1, bounds.minimum, *upper):
         spec = make_spec(**{key.replace(".", "__"): number})
-        found = [(p.message, p.hint) for p in check(spec, load_catalog()) if p.key == key]
+        found = [(p.message, p.hint) for p in run_rules(spec, load_catalog()) if p.setting == key]
         assert found == ([] if bounds.hold(number) else [(f"{number} {bounds.says}", bounds.hint)])
     schema = property_of(json_schema(), key)
     assert {word: schema.get(word) for word in ("minimum", "maximum")} == {

@@ -4,7 +4,8 @@ import pytest
 
 from orchestrator.config.config_error import ConfigError
 from orchestrator.config.load import read
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
+from orchestrator.domain.level import Level
 from orchestrator.domain.source.exposed_services import SAFE, exposures
 from tests.planning.planning_kit import make_spec
 
@@ -101,9 +102,9 @@ mkdir tensorboard && python3 train.py
 def test_an_open_service_is_refused(place, text):
     """The finding names the setting and shows what to write instead."""
     spec = make_spec(**{f"job__{place}": text})
-    found = [p for p in check(spec, _catalog()) if p.key == f"job.{place}"]
+    found = [p for p in run_rules(spec, _catalog()) if p.setting == f"job.{place}"]
     assert found
-    assert all(p.stops and p.hint == SAFE for p in found)
+    assert all(p.level is Level.STOP and p.hint == SAFE for p in found)
 
 
 @pytest.mark.parametrize("text", SAFE_FORMS)
@@ -124,7 +125,7 @@ def test_what_is_safe_or_something_else_is_let_through(text):
 def test_a_variable_opens_it_just_as_well(name, value):
     """What the command takes out of the environment counts as written there."""
     spec = make_spec(job__command="jupyter lab $ARGS", job__env={name: value})
-    assert f"job.env.{name}" in {p.key for p in check(spec, _catalog()) if p.stops}
+    assert f"job.env.{name}" in {p.setting for p in run_rules(spec, _catalog()) if p.level is Level.STOP}
 
 
 def test_the_finding_has_its_place_and_the_safe_form():
@@ -134,7 +135,7 @@ def test_the_finding_has_its_place_and_the_safe_form():
     with pytest.raises(ConfigError) as caught:
         read(text.encode(), "tpuctl.yaml", environ={})
     finding = caught.value.findings[0]
-    assert (finding.line, finding.key) == (4, "job.command")
+    assert (finding.line, finding.setting) == (4, "job.command")
     assert "tpuctl tunnel" in finding.hint
     assert "127.0.0.1" in finding.hint
 

@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.advice.preview import preview
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.capacity import after_refusal
 from orchestrator.domain.machines.node_price import FAR, Prices, egress_usd, prices
 from orchestrator.planning.tpu.next_zone import next_zone, zone_order, zone_text
@@ -91,14 +92,14 @@ MISTAKES = [
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES)
 def test_what_cannot_be_across_regions_is_refused(overrides, key, words):
     """Each mistake once, at its key."""
-    (found,) = [p for p in check(make_spec(**{**MIXED, **overrides}), CATALOG) if p.stops]
-    assert (found.key, words in found.message) == (key, True)
+    (found,) = [p for p in run_rules(make_spec(**{**MIXED, **overrides}), CATALOG) if p.level is Level.STOP]
+    assert (found.setting, words in found.message) == (key, True)
 
 
 @pytest.mark.parametrize("overrides", [{}, {"bucket__location": "EU"}, {"tpu__strategy": "race-regions"}])
 def test_several_regions_are_accepted_where_the_file_says_so(overrides):
     """With the bucket in the first region, or in a multi-region."""
-    assert [p for p in check(make_spec(**MIXED, **overrides), CATALOG) if p.stops] == []
+    assert [p for p in run_rules(make_spec(**MIXED, **overrides), CATALOG) if p.level is Level.STOP] == []
 
 
 def test_the_plan_says_where_the_bucket_is_and_what_the_way_costs():

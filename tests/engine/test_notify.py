@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator.clock import VirtualClock
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.level import Level
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
@@ -431,18 +432,24 @@ def test_without_apprise_the_extra_is_named(monkeypatch):
 )
 def test_an_address_that_is_a_secret_does_not_stand_in_the_file(notify, key):
     """It is refused without being shown; references and plain https addresses are fine."""
-    problems = [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]
-    assert [p.key for p in problems if p.stops] == [key]
+    problems = [
+        p for p in run_rules(replace(SPEC, notify=notify), load_catalog()) if p.setting.startswith("notify")
+    ]
+    assert [p.setting for p in problems if p.level is Level.STOP] == [key]
     assert "secret-part" not in problems[0].message + problems[0].hint
     fine = NotifySpec(("https://h.example/tpu", "secret://a", "env://B", "http://127.0.0.1:1/"), ("env://C",))
-    assert not [p for p in check(replace(SPEC, notify=fine), load_catalog()) if p.key.startswith("notify")]
+    assert not [
+        p for p in run_rules(replace(SPEC, notify=fine), load_catalog()) if p.setting.startswith("notify")
+    ]
 
 
 def test_what_the_loop_on_the_vm_cannot_have_is_a_warning():
     """Variables, programs and libraries of this computer."""
     watch = replace(SPEC.watch, on_vm=True)
     notify = NotifySpec(("env://A", "secret://b"), ("secret://c",), {"done": "./x"})
-    found = check(replace(SPEC, notify=notify, watch=watch), load_catalog())
-    warned = [p.key for p in found if not p.stops and p.key.startswith("notify")]
+    found = run_rules(replace(SPEC, notify=notify, watch=watch), load_catalog())
+    warned = [p.setting for p in found if p.level is not Level.STOP and p.setting.startswith("notify")]
     assert warned == ["notify.webhooks", "notify.apprise", "notify.hooks"]
-    assert not [p for p in check(replace(SPEC, notify=notify), load_catalog()) if p.key.startswith("notify")]
+    assert not [
+        p for p in run_rules(replace(SPEC, notify=notify), load_catalog()) if p.setting.startswith("notify")
+    ]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.names import capacity_prefix_of, prefix_of
@@ -48,7 +48,7 @@ def test_each_node_is_a_deployment_in_a_folder_of_the_fleets_bucket():
     assert (node.vm, node.fleet, prefix_of(node)) == ("none", None, "nodes/demo-002/")
     assert node.bucket.adopt
     assert node.job.env["FLEET_NODE"] == "demo-002"
-    assert [p for p in check(node, load_catalog()) if p.level is Level.STOP] == []
+    assert [p for p in run_rules(node, load_catalog()) if p.level is Level.STOP] == []
 
 
 def test_the_nodes_of_a_fleet_remember_zones_together_and_others_alone():
@@ -84,7 +84,7 @@ def test_what_a_fleet_cannot_be_is_refused(changes, key):
     spec = replace(
         a_spec(**{"job__command": FLEET_COMMAND, **given}), fleet=FleetSpec(changes.get("nodes", 2))
     )
-    assert key in {p.key for p in check(spec, load_catalog()) if p.level is Level.STOP}
+    assert key in {p.setting for p in run_rules(spec, load_catalog()) if p.level is Level.STOP}
 
 
 def test_a_grid_has_a_task_for_each_combination():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.spec import PrioritySpec, UserSpec
@@ -98,4 +98,4 @@ def test_what_a_team_cannot_be_is_refused(users, priorities, key):
     """Before anything is made, with the place in the file."""
     spec = a_fleet()
     spec = replace(spec, fleet=replace(spec.fleet, users=users, priorities=priorities))
-    assert key in {p.key for p in check(spec, load_catalog()) if p.level is Level.STOP}
+    assert key in {p.setting for p in run_rules(spec, load_catalog()) if p.level is Level.STOP}

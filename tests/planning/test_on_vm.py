@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.advice.preview import preview
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.level import Level
@@ -97,7 +97,7 @@ def test_a_loop_needs_a_vm_that_is_started_again():
     catalog = load_catalog()
 
     def said(found):
-        return [(p.level, p.message) for p in check(found, catalog) if p.key == "watch.on_vm"]
+        return [(p.level, p.message) for p in run_rules(found, catalog) if p.setting == "watch.on_vm"]
 
     assert said(LOOPED) == []
     ((level, text),) = said(replace(LOOPED, vm="none"))
@@ -126,7 +126,7 @@ def test_a_job_that_may_do_what_the_loop_may_is_named(changes, named):
     found = replace(
         LOOPED, job=job, watch=watch, vm=changes.get("vm", VmSpec()), service_account=changes.get("account")
     )
-    reported = [p for p in check(found, load_catalog()) if p.key == "watch.on_vm"]
+    reported = [p for p in run_rules(found, load_catalog()) if p.setting == "watch.on_vm"]
     assert [p.level for p in reported if "both run as the same account" in p.message] == [Level.WARN] * named
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.observation import NodeState, Present, VmState
 from orchestrator.domain.plan import Kind, Verb
@@ -107,12 +107,12 @@ def test_the_folder_of_the_logs():
 )
 def test_a_setting_that_cannot_work_is_refused(settings, key, hint):
     """Each finding names its key and a way out."""
-    (problem,) = check(make_spec(**settings), load_catalog())
-    assert problem.key == key
+    (problem,) = run_rules(make_spec(**settings), load_catalog())
+    assert problem.setting == key
     assert hint in problem.hint
 
 
 def test_two_sidecars_may_have_one_port_on_two_machines():
     """Each machine has its own loopback address."""
     both = {"tensorboard": {"port": 7000}, "jupyter": {"port": 7000, "on": "tpu"}}
-    assert check(make_spec(sidecars=both), load_catalog()) == []
+    assert run_rules(make_spec(sidecars=both), load_catalog()) == []

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.planning.whole_plan import plan_from_nothing
@@ -49,7 +49,7 @@ def test_the_whole_plan_comes_to_rest_for_every_valid_file(zone, choice, vm, spo
     if adopt:
         parts |= {"bucket__adopt": True, "bucket__name": "a-bucket"}
     spec = make_spec(**parts)
-    if check(spec, CATALOG):
+    if run_rules(spec, CATALOG):
         return
     plan = plan_from_nothing(spec, CATALOG.accelerator(name), "b", "a")
     done = [(c.kind, c.verb) for c in plan.changes]

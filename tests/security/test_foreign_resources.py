@@ -12,10 +12,11 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.bucket.object_names import EVENTS, HEARTBEAT, JOURNAL, RECORD
 from orchestrator.domain.checksum import with_checksum
+from orchestrator.domain.level import Level
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import Bucket, Present
 from orchestrator.domain.plan import Outcome
@@ -43,7 +44,7 @@ def test_a_bucket_in_another_region_than_the_tpu_is_a_hard_stop(home, away):
     zone = next(zone for zone in catalog.zones if region_of(zone) == home and catalog.types_in(zone))
     spec = a_spec(tpu__type=catalog.types_in(zone)[0], tpu__zones=[zone])
     placed = replace(spec, bucket=BucketSpec(location=away))
-    assert "bucket.location" in {p.key for p in check(placed, catalog) if p.stops}
+    assert "bucket.location" in {p.setting for p in run_rules(placed, catalog) if p.level is Level.STOP}
     observed = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
     plan = decide(spec, observed, record_of(started_at=1.0, bundle="b", agent="a"), 0.0)
     assert plan.outcome is Outcome.REFUSED

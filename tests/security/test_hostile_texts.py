@@ -19,10 +19,11 @@ import pytest
 
 import orchestrator
 from orchestrator.agent.attempt.install_bundle import unpack
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.machine_errors import DamagedError
+from orchestrator.domain.level import Level
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec
 from orchestrator.planning.job import job_digest
 from orchestrator.scripts.render import (
@@ -255,7 +256,9 @@ def test_no_name_can_steer_a_request_elsewhere(text):
     # Old projects are named DOMAIN:ID; a long name is refused by the service itself.
     allowed = {"bucket.name": {"a_b"}, "project": {"a:delete", "x" * 100}}
     for key, broken in wrong.items():
-        keys = {problem.key for problem in check(broken, load_catalog()) if problem.stops}
+        keys = {
+            problem.setting for problem in run_rules(broken, load_catalog()) if problem.level is Level.STOP
+        }
         assert (key in keys) == (text not in allowed.get(key, set())), f"{key}: {text!r}"
 
 

@@ -115,7 +115,7 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """Say which *rule* found what (*message*, with its number), *where* (a setting or file:line), and a *hint*."""
 
     rule: str
@@ -149,26 +149,26 @@ Find = Callable[[Spec, Catalog, SourceFacts], Iterator[RawFinding]]
 
 
 @dataclass(frozen=True)
-class Rule:
+class CheckRule:
     """Tie a stable *id* and the possible *levels* to the function that checks; docs/checks.md has its docstring."""
 
     id: str
     levels: tuple[Level, ...]
     find: Find
 
-    def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
+    def __call__(self, spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[CheckFinding, ...]:
         """Return what the rule finds, in the order of the source."""
         # The same line may be found twice, as a file and through the command that runs it.
         found = dict.fromkeys(self.find(spec, catalog, facts))
         return tuple(
-            Finding(self.id, bare.level or self.levels[0], bare.where, bare.message, bare.hint)
+            CheckFinding(self.id, bare.level or self.levels[0], bare.where, bare.message, bare.hint)
             for bare in found
         )
 
 
-def rule(name: str, *levels: Level) -> Callable[[Find], Rule]:
+def rule(name: str, *levels: Level) -> Callable[[Find], CheckRule]:
     """Return a decorator that turns a function into the rule *name*; *levels* are the levels it may report."""
-    return lambda find: Rule(name, levels, find)
+    return lambda find: CheckRule(name, levels, find)
 
 
 _PIP: Final = re.compile(r"\b(?:pip3?\s+install|tpuctl-venv)\b((?:(?!\s--\s)[^;&|\n])*)")

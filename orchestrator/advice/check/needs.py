@@ -11,7 +11,7 @@ from orchestrator.advice.check.code import Call, Code, Import
 from orchestrator.advice.check.findings import RawFinding, SourceFacts, installs, rule
 from orchestrator.advice.check.installs import requirement
 from orchestrator.advice.check.program import is_local, not_there, program, shell_texts
-from orchestrator.config.rules.every_rule import check
+from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
@@ -360,6 +360,6 @@ def doubtful_setting(spec: Spec, catalog: Catalog, facts: SourceFacts) -> Iterat
 
     A grace beyond the notice, a runtime that is not in the table, a budget of cents, a zone without a price.
     """
-    for one in check(spec, catalog):
+    for one in run_rules(spec, catalog):
         if one.level is not Level.STOP:
-            yield RawFinding(one.key, one.message, one.hint)
+            yield RawFinding(one.setting, one.message, one.hint)

@@ -3,12 +3,12 @@
 from typing import Final
 
 from orchestrator.advice.check import device, exposure, installs, lost_writes, needs, room, saves, shapes
-from orchestrator.advice.check.findings import Finding, Rule, SourceFacts
+from orchestrator.advice.check.findings import CheckFinding, CheckRule, SourceFacts
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: Final[tuple[CheckRule, ...]] = (
     exposure.open_notebook,
     exposure.secret_in_env,
     exposure.key_in_source,
@@ -53,7 +53,7 @@ RULES: Final[tuple[Rule, ...]] = (
 _ORDER: Final = (Level.STOP, Level.WARN, Level.NOTE)
 
 
-def run_rules(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[Finding, ...]:
+def run_rules(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[CheckFinding, ...]:
     """Return everything that the rules find, the worst first."""
     found = [finding for each in RULES for finding in each(spec, catalog, facts)]
     # A stable sort: within a level the order of the rules stays.
@@ -66,11 +66,11 @@ def manual() -> str:
     return "\n".join((_HEAD, *rows)) + "\n"
 
 
-def _levels(each: Rule) -> str:
+def _levels(each: CheckRule) -> str:
     return ", ".join(level.value for level in _ORDER if level in each.levels)
 
 
-def _text(each: Rule) -> str:
+def _text(each: CheckRule) -> str:
     words = " ".join((each.find.__doc__ or "").split()).removeprefix("Look for ")
     return words.replace("|", "\\|")
 

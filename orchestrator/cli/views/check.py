@@ -8,7 +8,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from orchestrator.advice.check.findings import Finding, SourceFacts
+from orchestrator.advice.check.findings import CheckFinding, SourceFacts
 from orchestrator.app.check import Checked
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.level import Level
@@ -62,7 +62,7 @@ def render_short(checked: Checked, console: Console) -> None:
     findings, width = checked.findings, min(WIDTH, console.width)
     console.print()
     console.print(f"Check: {count(findings)}", style="bold", markup=False, width=width)
-    groups: dict[tuple[Level, str], list[Finding]] = {}
+    groups: dict[tuple[Level, str], list[CheckFinding]] = {}
     for finding in findings:
         groups.setdefault((finding.level, finding.rule), []).append(finding)
     for (level, rule), (first, *others) in groups.items():
@@ -78,7 +78,7 @@ def render_short(checked: Checked, console: Console) -> None:
     _unread(checked.facts, console, width)
 
 
-def count(findings: Sequence[Finding]) -> str:
+def count(findings: Sequence[CheckFinding]) -> str:
     """Return a line with the number of findings of each level."""
     words = {
         Level.STOP: ("stop", "stops"),
@@ -89,7 +89,7 @@ def count(findings: Sequence[Finding]) -> str:
     return ", ".join(parts) or "no problem found"
 
 
-def _print(finding: Finding, console: Console, width: int) -> None:
+def _print(finding: CheckFinding, console: Console, width: int) -> None:
     console.print(Text(f"  {finding.rule}  {finding.where}", "bold", overflow="fold"), width=width)
     for label, text in (("", finding.message), ("change: ", finding.hint)):
         console.print(
@@ -104,5 +104,5 @@ def _unread(facts: SourceFacts, console: Console, width: int) -> None:
         console.print(text, markup=False, width=width, overflow="fold")
 
 
-def _number(findings: Sequence[Finding], level: Level) -> int:
+def _number(findings: Sequence[CheckFinding], level: Level) -> int:
     return sum(finding.level is level for finding in findings)

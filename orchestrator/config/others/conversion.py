@@ -273,12 +273,12 @@ def _about_saving(draft: Draft, command: str, setup: str) -> None:
 
 def _drop(draft: Draft, finding: FileFinding) -> None:
     """Remove one setting that our own rules refuse, and say why."""
-    lengths = range(len(finding.at), 0, -1)
-    length = next((n for n in lengths if dotted(finding.at[:n]) in draft.values), 0)
+    lengths = range(len(finding.setting_path), 0, -1)
+    length = next((n for n in lengths if dotted(finding.setting_path[:n]) in draft.values), 0)
     if not length:
         raise ConfigError((finding,))
-    key, below = dotted(finding.at[:length]), finding.at[length:]
-    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, finding.at[:length])))
+    key, below = dotted(finding.setting_path[:length]), finding.setting_path[length:]
+    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, finding.setting_path[:length])))
     if isinstance(held, dict) and below and below[0] in held:
         held.pop(below[0])
         gone = replace(gone, key=(*gone.key, str(below[0])))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import Setting, settings
 from orchestrator.domain.bounds import Bounds
 from orchestrator.domain.catalog import Catalog
@@ -10,10 +10,10 @@ from orchestrator.domain.spec import Spec
 
 
 def _rule(setting: Setting, bounds: Bounds) -> SettingRule:
-    def find(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+    def find(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
         number = _number(spec, setting)
         if number is not None and not bounds.hold(number):
-            yield RuleFinding(setting.key, f"{number} {bounds.says}", bounds.hint)
+            yield SettingFinding(setting.key, f"{number} {bounds.says}", bounds.hint)
 
     return SettingRule((setting.key,), find)
 

@@ -14,8 +14,8 @@ from orchestrator.config.rules import (
     secret_names,
     sidecar,
 )
-from orchestrator.config.rules.rule import RuleFinding
-from orchestrator.config.setting_types import Path
+from orchestrator.config.rules.rule import SettingFinding
+from orchestrator.config.setting_types import SettingPath
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
@@ -33,8 +33,8 @@ RULES = (
 )
 
 
-def check(spec: Spec, catalog: Catalog, broken: Collection[Path] = ()) -> list[RuleFinding]:
-    """Return all findings of *spec*; rules that read one of the *broken* settings are skipped."""
+def run_rules(spec: Spec, catalog: Catalog, broken: Collection[SettingPath] = ()) -> list[SettingFinding]:
+    """Return what the rules find in *spec*; rules that read one of the *broken* settings are skipped."""
     return [
         finding
         for rule in RULES

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from math import isfinite
 
 from orchestrator.config.rules.progress_patterns import pattern_error
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.image_names import IMAGE
 from orchestrator.contract.preemption_notice import NOTICE
@@ -25,107 +25,113 @@ DOCKERS = ("DOCKER_", "BUILDKIT_")
 RESERVED = ("TPU_NAME", "ZONE", "WORKER_ID", "PJRT_DEVICE", "TPU_IP_ADDRESS", "XRT_TPU_CONFIG")
 
 
-def _command(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _command(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if not spec.job.command.strip():
-        yield RuleFinding(
+        yield SettingFinding(
             "job.command", "is empty", "write the training command, for example python3 train.py"
         )
 
 
-def _run_on(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _run_on(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.vm == "none" and spec.job.run_on == "vm":
         hint = "write run_on: tpu, or describe the vm"
-        yield RuleFinding("job.run_on", "the job runs on the VM, but vm is none", hint)
+        yield SettingFinding("job.run_on", "the job runs on the VM, but vm is none", hint)
 
 
-def _env(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _env(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for name, value in spec.job.env.items():
         path = at("job.env", name)
         # The name goes unquoted into a shell script, so only these characters are allowed.
         if not re.fullmatch(VARIABLE_PATTERN, name):
-            yield RuleFinding(
+            yield SettingFinding(
                 path, "is not a name for an environment variable", "use letters, digits and '_'"
             )
         elif name.startswith("TPUCTL_") or name in RESERVED:
-            yield RuleFinding(path, "is set by tpuctl itself", "choose another name")
+            yield SettingFinding(path, "is set by tpuctl itself", "choose another name")
         elif "\0" in value:
-            yield RuleFinding(
+            yield SettingFinding(
                 path, "contains a zero byte, which environment variables cannot hold", "remove it"
             )
 
 
-def _python(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _python(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.job.python and not re.fullmatch(r"3\.\d{1,2}(\.\d{1,2})?", spec.job.python):
-        yield RuleFinding(
+        yield SettingFinding(
             "job.python", f'"{spec.job.python[:20]}" is not a version of Python', 'write "3.12", in quotes'
         )
 
 
-def _image(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _image(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     image = spec.job.image
     found = IMAGE.fullmatch(image)
     if not image:
         return
     if found is None:
         hint = "for example europe-docker.pkg.dev/PROJECT/REPOSITORY/train:1"
-        yield RuleFinding("job.image", f'"{image[:80]}" is not the name of a container image', hint)
+        yield SettingFinding("job.image", f'"{image[:80]}" is not the name of a container image', hint)
     elif not found["tag"] and not found["digest"]:
         text = "names neither a tag nor a digest: what is `latest` at the first pull of each push runs"
-        yield RuleFinding("job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", level=Level.WARN)
+        yield SettingFinding(
+            "job.image", text, f"write {image[:80]}:TAG, or @sha256:DIGEST", level=Level.WARN
+        )
     if spec.job.run_on == "vm":
-        yield RuleFinding(
+        yield SettingFinding(
             "job.image", "is for TPUs, and the image of the VM has no docker", "write run_on: tpu"
         )
     if spec.job.python:
-        yield RuleFinding(
+        yield SettingFinding(
             "job.python", "is set, and the image has its own Python", "leave job.python or job.image out"
         )
     for name in (*spec.job.env, *spec.job.secrets):
         if name.startswith(DOCKERS):
-            yield RuleFinding(at("job.env", name), "would be read by docker itself", "choose another name")
+            yield SettingFinding(at("job.env", name), "would be read by docker itself", "choose another name")
 
 
-def _caches(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _caches(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for text in spec.job.caches:
         if not re.fullmatch(r"(/|~/|\$[A-Za-z_]|\$\{)[^\0\n]*", text) or ".." in text.split("/"):
             hint = "write an absolute path, ~/.cache/huggingface, or $HF_HOME with HF_HOME in job.env"
-            yield RuleFinding("job.caches", f'"{text[:60]}" is not a folder of the machine', hint)
+            yield SettingFinding("job.caches", f'"{text[:60]}" is not a folder of the machine', hint)
         elif text.rstrip("/") in TOO_MUCH:
-            yield RuleFinding("job.caches", f'"{text}" holds more than a cache', "name a folder in it")
+            yield SettingFinding("job.caches", f'"{text}" holds more than a cache', "name a folder in it")
     if spec.job.caches and spec.job.run_on == "vm":
         hint = "leave job.caches out: the disk of the VM stays"
-        yield RuleFinding("job.caches", "is for TPUs, and the job runs on the VM", hint)
+        yield SettingFinding("job.caches", "is for TPUs, and the job runs on the VM", hint)
 
 
-def _data(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _data(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     """Refuse paths that leave the code folder or contain each other, and sources that are not valid."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
         path = at("job.data", name)
         parts = name.split("/")
         if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
-            yield RuleFinding(path, "is not a path below the code folder", "for example data, or data/wiki")
+            yield SettingFinding(
+                path, "is not a path below the code folder", "for example data, or data/wiki"
+            )
         inside = [one for one in names if one != name and name.startswith(f"{one}/")]
         if inside:
-            yield RuleFinding(path, f"is inside {inside[0]}, which is also data", "choose separate folders")
+            yield SettingFinding(
+                path, f"is inside {inside[0]}, which is also data", "choose separate folders"
+            )
         if not source or not source.isprintable():
-            yield RuleFinding(
+            yield SettingFinding(
                 path, "names no source", "write a folder or file of this computer, or gs://BUCKET/FOLDER"
             )
         elif "://" in source and not re.fullmatch(r"gs://[a-z0-9][a-z0-9._-]{1,221}(/[^*?#\[\]]*)?", source):
             hint = "write gs://BUCKET/FOLDER, without * and ?"
-            yield RuleFinding(path, f'"{source[:60]}" is not a folder of a bucket', hint)
+            yield SettingFinding(path, f'"{source[:60]}" is not a folder of a bucket', hint)
 
 
-def _open(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _open(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for path, text, about in job_texts(spec):
-        yield from (RuleFinding(path, message, SAFE) for message in exposures(text, about=about))
+        yield from (SettingFinding(path, message, SAFE) for message in exposures(text, about=about))
 
 
 _LOCAL_DIR = "write dir: local, or an absolute path"
 
 
-def _format(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _format(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     saving = spec.job.checkpoint
     if saving.format in _IN_BUCKET and saving.dir == "bucket":
         return
@@ -137,7 +143,7 @@ def _format(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         name = saving.dir.partition("://")[2].partition("/")[0]
         own = f"; to use your own bucket also bucket: {{name: {name[:63]}, adopt: true}}"
         hint = 'write dir: bucket, and save to "$TPUCTL_CHECKPOINT_DIR", which is gs://BUCKET/checkpoints'
-        yield RuleFinding(
+        yield SettingFinding(
             "job.checkpoint.dir", message, hint + ("" if name.startswith("$") or not name else own)
         )
     elif saving.dir == "bucket" or "://" in saving.dir:
@@ -145,91 +151,91 @@ def _format(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
             f"the agent verifies and uploads {saving.format} checkpoints, "
             "so the job must write them to a local folder"
         )
-        yield RuleFinding("job.checkpoint.dir", message, _LOCAL_DIR)
+        yield SettingFinding("job.checkpoint.dir", message, _LOCAL_DIR)
 
 
-def _folder(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _folder(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     # Separate from the format, so that a relative path is reported beside a wrong format.
     folder = spec.job.checkpoint.dir
     if folder not in {"local", "bucket"} and "://" not in folder and not folder.startswith("/"):
-        yield RuleFinding("job.checkpoint.dir", f'"{folder[:60]}" is a relative path', _LOCAL_DIR)
+        yield SettingFinding("job.checkpoint.dir", f'"{folder[:60]}" is a relative path', _LOCAL_DIR)
 
 
-def _marker(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _marker(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     marker = spec.job.checkpoint.marker
     if not marker or "/" in marker or "\0" in marker or marker in (".", ".."):
         hint = "for example COMPLETE"
-        yield RuleFinding("job.checkpoint.marker", f'"{marker[:60]}" is not a plain file name', hint)
+        yield SettingFinding("job.checkpoint.marker", f'"{marker[:60]}" is not a plain file name', hint)
 
 
-def _progress(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _progress(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     asked = spec.job.progress
     if not isinstance(asked, ProgressSpec):
         return
     given = {key: text for key in ("step", "loss", "rate") if (text := getattr(asked, key))}
     if not given:
-        yield RuleFinding("job.progress", "holds no pattern", "write step: or loss:, or leave it out")
+        yield SettingFinding("job.progress", "holds no pattern", "write step: or loss:, or leave it out")
     for key, text in given.items():
         message, hint = pattern_error(key, text)
         if message:
-            yield RuleFinding(at("job.progress", key), message, hint)
+            yield SettingFinding(at("job.progress", key), message, hint)
 
 
-def _target(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _target(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.job.target_steps is not None and spec.job.target_steps < 1:
-        yield RuleFinding(
+        yield SettingFinding(
             "job.target_steps",
             f"must be at least 1, got {spec.job.target_steps}",
             "write 1 or more, or leave it out",
         )
 
 
-def _no_target(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _no_target(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if (spec.job.target_steps or 0) > 0 and spec.job.checkpoint.format == "outputs":
-        yield RuleFinding("job.target_steps", "a job of format outputs has no steps", "leave it out")
+        yield SettingFinding("job.target_steps", "a job of format outputs has no steps", "leave it out")
 
 
-def _grace(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _grace(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     grace = spec.job.grace
     # A warning, not a refusal: a stop without a preemption has all the time it needs.
     if grace is not None and grace > NOTICE:
         text = f"{grace} is longer than the {NOTICE:g}s of a preemption notice"
-        yield RuleFinding(
+        yield SettingFinding(
             "job.grace", text, "the last save must fit into the preemption notice", level=Level.WARN
         )
     elif grace is not None and spec.job.checkpoint.format == "hf" and grace <= HF_WAIT:
         text = f"{grace} ends before the Trainer's last save: it waits {HF_WAIT}s after the signal"
-        yield RuleFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", level=Level.WARN)
+        yield SettingFinding("job.grace", text, f"use {HF_WAIT}s and the time of a save", level=Level.WARN)
 
 
-def _poll(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _poll(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.watch.poll < 1:
-        yield RuleFinding("watch.poll", f"{spec.watch.poll} polls the cloud too often", "use at least 1s")
+        yield SettingFinding("watch.poll", f"{spec.watch.poll} polls the cloud too often", "use at least 1s")
 
 
-def _listen(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _listen(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.watch.listen < 1:
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.listen", f"{spec.watch.listen} polls the bucket too often", "use at least 1s"
         )
 
 
-def _ttl(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _ttl(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.watch.ttl <= spec.watch.poll:
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.ttl", f"{spec.watch.ttl} ends before the second pass", "use more than watch.poll"
         )
 
 
-def _sum(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _sum(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     budget = spec.watch.budget_usd
     if budget is not None and not (isfinite(budget) and budget > 0):
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.budget_usd", f"{budget:g} USD is not a budget", "use a sum above 0, or leave it out"
         )
 
 
-def _budget(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _budget(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     """Refuse a budget that cannot be kept; an unknown price of cents a day is only a warning."""
     for zone in spec.tpu.zones if spec.watch.budget_usd is not None else ():
         if spec.tpu.type not in catalog.types_in(zone):
@@ -240,10 +246,10 @@ def _budget(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         hint = "choose types with a known price, or remove the budget and rely on watch.ttl"
         if unknown:
             text = f"cannot be kept in {zone}: no known price for {join(unknown, 'and')}"
-            yield RuleFinding("watch.budget_usd", text, hint)
+            yield SettingFinding("watch.budget_usd", text, hint)
         elif lines:
             text = f"does not count {join((line.what for line in lines), 'and')} in {zone}: no known price"
-            yield RuleFinding("watch.budget_usd", text, "these are cents a day", level=Level.WARN)
+            yield SettingFinding("watch.budget_usd", text, "these are cents a day", level=Level.WARN)
 
 
 RULES = (

@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.domain.bucket_grants import shares_account
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.spec import Spec, VmSpec
 
 
-def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if not spec.watch.on_vm:
         return
     if not isinstance(spec.vm, VmSpec):
-        yield RuleFinding("watch.on_vm", "watch.on_vm needs a VM, but vm is none", "describe the vm")
+        yield SettingFinding("watch.on_vm", "watch.on_vm needs a VM, but vm is none", "describe the vm")
     elif spec.vm.spot:
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.on_vm",
             "vm.spot is set: no watcher restarts a preempted VM while the only loop runs on it",
             "remove vm.spot; a small standard VM costs little",
@@ -23,7 +23,7 @@ def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
         )
 
 
-def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _account(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     """Warn about a job that gets the loop's rights in the project: only separate accounts keep them apart."""
     reasons = {
         "job.secrets": bool(spec.job.secrets), "watch.self_delete": spec.watch.self_delete,
@@ -38,35 +38,37 @@ def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     text = (
         f"with {wide} the job has the loop's permissions in the whole project: both run as the same account"
     )
-    yield RuleFinding("watch.on_vm", text, hint, level=Level.WARN)
+    yield SettingFinding("watch.on_vm", text, hint, level=Level.WARN)
 
 
-def _deadline(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _deadline(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     deadline = spec.watch.deadline
     if deadline is None:
         return
     if spec.job.target_steps is None:
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.deadline",
             "a deadline needs the length of the job, which is not known",
             "set job.target_steps, or remove watch.deadline",
         )
     if deadline.after is not None and deadline.after > spec.watch.ttl:
-        yield RuleFinding(
+        yield SettingFinding(
             "watch.deadline",
             f"{deadline} is later than the end of ttl, {spec.watch.ttl}",
             "raise watch.ttl, or set an earlier deadline",
         )
 
 
-def _last_resort(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _last_resort(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     key = "watch.last_resort"
     if spec.watch.last_resort == "on-demand":
         return
     if spec.watch.deadline is None or not spec.tpu.spot:
-        yield RuleFinding(key, "needs watch.deadline and a spot TPU", "set watch.deadline, or remove it")
+        yield SettingFinding(key, "needs watch.deadline and a spot TPU", "set watch.deadline, or remove it")
     elif spec.tpu.strategy != "failover":
-        yield RuleFinding(key, "flex-start is requested in one zone at a time", "set tpu.strategy: failover")
+        yield SettingFinding(
+            key, "flex-start is requested in one zone at a time", "set tpu.strategy: failover"
+        )
 
 
 RULES = (

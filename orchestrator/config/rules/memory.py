@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from math import isfinite
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec
 
 
-def _amounts(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _amounts(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     need = spec.job.memory
     amounts = {
         "job.memory.params_millions": need.params_millions,
@@ -18,7 +18,7 @@ def _amounts(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     }
     for key, amount in amounts.items():
         if amount is not None and not (isfinite(amount) and amount >= 0):
-            yield RuleFinding(key, f"{amount:g} is not an amount", "use 0 or more, or leave it out")
+            yield SettingFinding(key, f"{amount:g} is not an amount", "use 0 or more, or leave it out")
 
 
 RULES = (

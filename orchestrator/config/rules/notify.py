@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
@@ -24,11 +24,11 @@ _SECRET_HOSTS = (
 _HOW = "write secret://NAME and store the URL with: tpuctl secret set NAME; or write env://VARIABLE"
 
 
-def _webhooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _webhooks(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for number, text in enumerate(spec.notify.webhooks):
         if not is_reference(text):
             for message in _plain(text):
-                yield RuleFinding(at("notify.webhooks", number), message, _HOW)
+                yield SettingFinding(at("notify.webhooks", number), message, _HOW)
 
 
 def _plain(text: str) -> Iterator[str]:
@@ -51,16 +51,18 @@ def _plain(text: str) -> Iterator[str]:
         yield "is a URL that lets anyone who knows it post; it is not shown here"
 
 
-def _apprise(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _apprise(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for number, text in enumerate(spec.notify.apprise):
         if not is_reference(text):
-            yield RuleFinding(at("notify.apprise", number), "is not a reference; it is not shown here", _HOW)
+            yield SettingFinding(
+                at("notify.apprise", number), "is not a reference; it is not shown here", _HOW
+            )
 
 
 _OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
 
 
-def _hooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _hooks(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for event, command in spec.notify.hooks.items():
         try:
             # Split as it will be run: without a shell, so a pipe or a variable would be a plain word.
@@ -69,26 +71,26 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
             words = []
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./after.sh --upload"
-            yield RuleFinding(at("notify.hooks", event), "is not a command", hint)
+            yield SettingFinding(at("notify.hooks", event), "is not a command", hint)
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield RuleFinding(at("notify.hooks", event), text, "write: sh -c '...'", level=Level.WARN)
+            yield SettingFinding(at("notify.hooks", event), text, "write: sh -c '...'", level=Level.WARN)
 
 
-def _on_vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _on_vm(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     """Warn about receivers that the loop on the VM cannot use."""
     if not spec.watch.on_vm:
         return
     if any(text.startswith(ENVIRONMENT) for text in spec.notify.webhooks):
         text = "variables of this computer are not available when the loop runs on the VM"
-        yield RuleFinding("notify.webhooks", text, "write secret://NAME", level=Level.WARN)
+        yield SettingFinding("notify.webhooks", text, "write secret://NAME", level=Level.WARN)
     if spec.notify.apprise:
         text = "Apprise is not installed where the loop runs, on the VM"
-        yield RuleFinding("notify.apprise", text, "add a webhook", level=Level.WARN)
+        yield SettingFinding("notify.apprise", text, "add a webhook", level=Level.WARN)
     if spec.notify.hooks:
         text = "hooks run on this computer only, not when the loop runs on the VM"
-        yield RuleFinding("notify.hooks", text, "add a webhook", level=Level.WARN)
+        yield SettingFinding("notify.hooks", text, "add a webhook", level=Level.WARN)
 
 
 def is_reference(text: str) -> bool:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.bucket.object_names import OURS
 from orchestrator.domain.catalog import Catalog, region_zones
@@ -31,74 +31,74 @@ _TAKEN = frozenset(OURS)
 _EGRESS = "traffic between regions is slow and billed, so bucket, VM and TPU share one region; leave it out"
 
 
-def _name(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _name(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if not re.fullmatch(NAME_PATTERN, spec.name) or len(spec.name) > NAME_LENGTH:
-        yield RuleFinding(
+        yield SettingFinding(
             "name",
             f'"{spec.name[:60]}" cannot name cloud resources',
             f"use 1 to {NAME_LENGTH} lower-case letters, digits and '-', first a letter, last a letter or digit",
         )
     elif "google" in spec.name and spec.bucket.name is None:
         hint = "choose another name, or set bucket.name"
-        yield RuleFinding(
+        yield SettingFinding(
             "name", 'contains "google", which Cloud Storage refuses in the name of a bucket', hint
         )
 
 
-def _network(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _network(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if not _named(spec.network, "projects/[^/]+/global/networks/"):
         text = f'"{spec.network[:80]}" is neither the name of a network nor projects/P/global/networks/NAME'
-        yield RuleFinding("network", text, "see: gcloud compute networks list")
+        yield SettingFinding("network", text, "see: gcloud compute networks list")
     if spec.subnetwork is not None and not _named(
         spec.subnetwork, "projects/[^/]+/regions/[^/]+/subnetworks/"
     ):
         text = f'"{spec.subnetwork[:80]}" is neither a name nor projects/P/regions/R/subnetworks/NAME'
-        yield RuleFinding("subnetwork", text, "see: gcloud compute networks subnets list")
+        yield SettingFinding("subnetwork", text, "see: gcloud compute networks subnets list")
     for index, tag in enumerate(spec.tags):
         if not re.fullmatch(LABEL, tag):
             hint = "use lower-case letters, digits and '-', first a letter"
-            yield RuleFinding(at("tags", index), f'"{tag[:63]}" is not a network tag', hint)
+            yield SettingFinding(at("tags", index), f'"{tag[:63]}" is not a network tag', hint)
 
 
 def _named(text: str, path: str) -> bool:
     return re.fullmatch(f"(?:{path})?{LABEL}", text) is not None
 
 
-def _image(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _image(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     image = spec.vm.image if spec.vm != "none" else None
     if image is not None and not re.fullmatch(f"projects/[^/]+/global/images/(?:family/)?{LABEL}", image):
         hint = "write projects/P/global/images/family/F or projects/P/global/images/NAME"
-        yield RuleFinding("vm.image", f'"{image[:80]}" is not the path of an image', hint)
+        yield SettingFinding("vm.image", f'"{image[:80]}" is not the path of an image', hint)
 
 
-def _project(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _project(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.project is not None and not re.fullmatch(r"[a-z][-a-z0-9.:]*[a-z0-9]", spec.project):
-        yield RuleFinding(
+        yield SettingFinding(
             "project", f'"{spec.project[:60]}" is not a project id', "see: gcloud projects list"
         )
 
 
-def _account(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _account(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     given = {"service_account": spec.service_account, "impersonate": spec.impersonate}
     if spec.vm != "none":
         given["vm.service_account"] = spec.vm.service_account
     for key, account in given.items():
         if account is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", account):
             hint = "see: gcloud iam service-accounts list"
-            yield RuleFinding(key, f'"{account[:60]}" is not an e-mail address', hint)
+            yield SettingFinding(key, f'"{account[:60]}" is not an e-mail address', hint)
 
 
-def _type(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _type(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     found = catalog.accelerator(spec.tpu.type)
     if found and not found.tpu_api:
-        yield RuleFinding(
+        yield SettingFinding(
             "tpu.type",
             f"{spec.tpu.type} is served by Compute Engine and GKE only, not by the Cloud TPU API",
             "tpuctl uses the Cloud TPU API: choose a v2 to v6e type, for example v6e-8",
         )
     elif not found:
         near = _google_says(spec.tpu.type, catalog) or did_you_mean(spec.tpu.type, catalog.served())
-        yield RuleFinding(
+        yield SettingFinding(
             "tpu.type",
             f'unknown type "{spec.tpu.type[:60]}"',
             near or f"choose one of {join(_samples(catalog))}, ...",
@@ -117,16 +117,16 @@ def _samples(catalog: Catalog) -> list[str]:
     return sorted(firsts.values())
 
 
-def _zones(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _zones(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     if not spec.tpu.zones:
-        yield RuleFinding("tpu.zones", "names no zone", "name at least one, for example [europe-west4-b]")
+        yield SettingFinding("tpu.zones", "names no zone", "name at least one, for example [europe-west4-b]")
     for index, zone in enumerate(spec.tpu.zones):
         path = at("tpu.zones", index)
         if zone in spec.tpu.zones[:index]:
-            yield RuleFinding(path, f"names {zone} twice", "name each zone once")
+            yield SettingFinding(path, f"names {zone} twice", "name each zone once")
         elif not catalog.types_in(zone):
             near = did_you_mean(zone, catalog.zones) or _region_hint(zone, catalog)
-            yield RuleFinding(path, f'unknown TPU zone "{zone[:60]}"', near)
+            yield SettingFinding(path, f'unknown TPU zone "{zone[:60]}"', near)
 
 
 def _region_hint(zone: str, catalog: Catalog) -> str:
@@ -138,39 +138,39 @@ def _region_hint(zone: str, catalog: Catalog) -> str:
     )
 
 
-def _one_region(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _one_region(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     """Refuse zones of several regions unless the file allows them and the job can use them."""
     if spec.tpu.across_regions:
         if spec.job.run_on == "vm" and len(regions(spec)) > 1:
             hint = "write run_on: tpu, or name zones of one region"
-            yield RuleFinding("job.run_on", "a job on the VM needs its TPU in the VM's region", hint)
+            yield SettingFinding("job.run_on", "a job on the VM needs its TPU in the VM's region", hint)
         return
     if spec.tpu.strategy == "race-regions":
         hint = "set tpu.across_regions: true and name zones of several regions, or write race"
-        yield RuleFinding("tpu.strategy", "race-regions needs zones of several regions", hint)
+        yield SettingFinding("tpu.strategy", "race-regions needs zones of several regions", hint)
     known = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, zone in enumerate(spec.tpu.zones):
         if zone in known and region_of(zone) != region_of(known[0]):
-            yield RuleFinding(
+            yield SettingFinding(
                 at("tpu.zones", index),
                 f"{zone} is not in the same region as {known[0]}",
                 "use one region, or set tpu.across_regions: true; the bucket stays, and traffic to it is billed",
             )
 
 
-def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _type_in_zone(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     found = catalog.accelerator(spec.tpu.type)
     for index, zone in enumerate(spec.tpu.zones if found and found.tpu_api else ()):
         if catalog.types_in(zone) and spec.tpu.type not in catalog.types_in(zone):
             zones = catalog.zones_of(spec.tpu.type)
-            yield RuleFinding(
+            yield SettingFinding(
                 at("tpu.zones", index),
                 f"{zone} has no {spec.tpu.type}",
                 f"zones with it: {', '.join(zones)}" if zones else "no zone in the table has it",
             )
 
 
-def _other_types(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _other_types(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     """Refuse another type that some zone lacks, because any combination may be requested automatically."""
     zones = [zone for zone in spec.tpu.zones if catalog.types_in(zone)]
     for index, tpu_type in enumerate(spec.tpu.other_types):
@@ -178,23 +178,25 @@ def _other_types(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         found = catalog.accelerator(tpu_type)
         if not found or not found.tpu_api:
             near = _google_says(tpu_type, catalog) or did_you_mean(tpu_type, catalog.served())
-            yield RuleFinding(
+            yield SettingFinding(
                 path, f'"{tpu_type[:60]}" is not a type of the Cloud TPU API', near or "leave it out"
             )
         elif tpu_type in (spec.tpu.type, *spec.tpu.other_types[:index]):
-            yield RuleFinding(path, f"names {tpu_type} twice", "name each type once")
+            yield SettingFinding(path, f"names {tpu_type} twice", "name each type once")
         elif lacking := [zone for zone in zones if tpu_type not in catalog.types_in(zone)]:
-            yield RuleFinding(path, f"{lacking[0]} has no {tpu_type}", "name only zones that have all types")
+            yield SettingFinding(
+                path, f"{lacking[0]} has no {tpu_type}", "name only zones that have all types"
+            )
         elif found.runtime is None:
-            yield RuleFinding(path, f"no TPU software version is known for {tpu_type}", "leave it out")
+            yield SettingFinding(path, f"no TPU software version is known for {tpu_type}", "leave it out")
 
 
-def _runtime(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _runtime(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     runtime = spec.tpu.runtime
     # Only a warning: Google adds versions faster than this table is updated.
     if runtime is not None and runtime not in catalog.runtimes and not runtime.startswith("tpu-vm-"):
         near = did_you_mean(runtime, catalog.runtimes)
-        yield RuleFinding(
+        yield SettingFinding(
             "tpu.runtime",
             f'"{runtime[:60]}" is not in our table',
             near or "the cloud decides",
@@ -202,11 +204,11 @@ def _runtime(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         )
 
 
-def _machine(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _machine(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     known = {name for name, _ in catalog.machines}
     if spec.vm != "none" and spec.vm.machine not in known:
         near = did_you_mean(spec.vm.machine, known)
-        yield RuleFinding(
+        yield SettingFinding(
             "vm.machine",
             f'"{spec.vm.machine[:60]}" has no known price',
             near or "check the name",
@@ -214,45 +216,45 @@ def _machine(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
         )
 
 
-def _machine_there(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _machine_there(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.vm == "none" or not spec.tpu.zones:
         return
     zone = vm_zone(spec)
     there = instead(spec.vm.machine, zone)
     if there:
         text = f"{spec.vm.machine} may not exist in {zone}; without the VM no TPU is requested"
-        yield RuleFinding("vm.machine", text, f"write machine: {there}, or vm: none", level=Level.WARN)
+        yield SettingFinding("vm.machine", text, f"write machine: {there}, or vm: none", level=Level.WARN)
 
 
-def _vm_name(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _vm_name(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.vm == "none" or spec.vm.name is None:
         return
     if not re.fullmatch(LABEL, spec.vm.name):
         hint = "see: gcloud compute instances list"
-        yield RuleFinding("vm.name", f'"{spec.vm.name[:60]}" is not the name of a VM', hint)
+        yield SettingFinding("vm.name", f'"{spec.vm.name[:60]}" is not the name of a VM', hint)
     if spec.fleet:
-        yield RuleFinding("vm.name", "a fleet has a VM of its own", "leave it out")
+        yield SettingFinding("vm.name", "a fleet has a VM of its own", "leave it out")
     if spec.vm.image:
-        yield RuleFinding("vm.image", f"{spec.vm.name} has its image already", "leave vm.image out")
+        yield SettingFinding("vm.image", f"{spec.vm.name} has its image already", "leave vm.image out")
 
 
-def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _vm_zone(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     zone, region = spec.vm.zone if spec.vm != "none" else None, _region(spec, catalog)
     if zone is not None and not _ZONE.fullmatch(zone):
-        yield RuleFinding("vm.zone", f'"{zone[:60]}" is not a zone', "for example europe-west4-b")
+        yield SettingFinding("vm.zone", f'"{zone[:60]}" is not a zone', "for example europe-west4-b")
     elif zone is not None and region and region_of(zone) != region:
-        yield RuleFinding("vm.zone", f"{zone} is outside the TPU's region {region}", _EGRESS)
+        yield SettingFinding("vm.zone", f"{zone} is outside the TPU's region {region}", _EGRESS)
 
 
-def _location(spec: Spec, catalog: Catalog) -> Iterator[RuleFinding]:
+def _location(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     location, region = spec.bucket.location, _region(spec, catalog)
     if location is None or not region or location.lower() == region:
         return
     if not spec.tpu.across_regions:
-        yield RuleFinding("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
+        yield SettingFinding("bucket.location", f"{location[:60]} is not the TPU's region {region}", _EGRESS)
     elif location.lower() not in MULTI_REGIONS:
         text = f"{location[:60]} is neither {region}, the first zone's region, nor a multi-region"
-        yield RuleFinding("bucket.location", text, f"leave it out, or use one of {join(MULTI_REGIONS)}")
+        yield SettingFinding("bucket.location", text, f"leave it out, or use one of {join(MULTI_REGIONS)}")
 
 
 def _region(spec: Spec, catalog: Catalog) -> str:
@@ -260,54 +262,56 @@ def _region(spec: Spec, catalog: Catalog) -> str:
     return next((region_of(zone) for zone in spec.tpu.zones if catalog.types_in(zone)), "")
 
 
-def _bucket(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _bucket(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     name = spec.bucket.name
     if name is None:
         if spec.bucket.adopt:
-            yield RuleFinding(
+            yield SettingFinding(
                 "bucket.adopt", "needs the name of the bucket", "set bucket.name to the existing bucket"
             )
         return
     if not _BUCKET.fullmatch(name) or not 3 <= len(name) <= 63 or ".." in name:
-        yield RuleFinding(
+        yield SettingFinding(
             "bucket.name",
             f'"{name[:70]}" cannot name a bucket',
             "use 3 to 63 lower-case letters, digits, '-', '_' and '.', first and last a letter or digit",
         )
     elif name.startswith("goog") or "google" in name:
-        yield RuleFinding(
+        yield SettingFinding(
             "bucket.name", 'starts with "goog" or contains "google", which Cloud Storage refuses', "rename it"
         )
 
 
-def _prefix(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _prefix(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     prefix = spec.bucket.prefix
     if not prefix:
         return
     if not spec.bucket.adopt:
         text = "only a folder of an adopted bucket can be shared"
-        yield RuleFinding(
+        yield SettingFinding(
             "bucket.prefix", text, "set bucket.adopt: true and bucket.name to a bucket that exists"
         )
     if not _FOLDER.fullmatch(prefix) or len(prefix) > MAX_PREFIX:
         text = f'"{prefix[:60]}" cannot be the folder of a deployment'
         hint = f"use lower-case letters, digits, '-', '_' and '/', for example runs/a; at most {MAX_PREFIX}"
-        yield RuleFinding("bucket.prefix", text, hint)
+        yield SettingFinding("bucket.prefix", text, hint)
     elif any(f"{part}/" in _TAKEN for part in prefix.split("/")):
         text = f"a deployment without a prefix uses the folders {join(sorted(_TAKEN))} itself"
-        yield RuleFinding("bucket.prefix", text, "choose another name")
+        yield SettingFinding("bucket.prefix", text, "choose another name")
 
 
-def _soft_delete(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _soft_delete(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     seconds = spec.bucket.soft_delete
     if seconds is None:
         return
     if seconds and not SHORTEST_SOFT_DELETE <= seconds <= MAX_SOFT_DELETE:
         hint = "remove it to switch it off"
-        yield RuleFinding("bucket.soft_delete", f"{seconds} is not between 7d and 90d, Google's limits", hint)
+        yield SettingFinding(
+            "bucket.soft_delete", f"{seconds} is not between 7d and 90d, Google's limits", hint
+        )
     elif seconds and spec.bucket.adopt:
         text = "bucket.adopt is set, and an adopted bucket is never changed"
-        yield RuleFinding("bucket.soft_delete", text, "set it yourself: gcloud storage buckets update")
+        yield SettingFinding("bucket.soft_delete", text, "set it yourself: gcloud storage buckets update")
 
 
 RULES = (

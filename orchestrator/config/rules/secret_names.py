@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 from orchestrator.config.rules.job import RESERVED, VARIABLE_PATTERN
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.contract.secrets.redaction import shapes_in
 from orchestrator.domain.catalog import Catalog
@@ -18,26 +18,26 @@ from orchestrator.domain.spec import Spec
 _HOW = "write secret://NAME, and store the value with: tpuctl secret set NAME"
 
 
-def _secrets(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _secrets(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for name, text in spec.job.secrets.items():
         path = at("job.secrets", name)
         if not re.fullmatch(VARIABLE_PATTERN, name):
-            yield RuleFinding(
+            yield SettingFinding(
                 path, "is not a name for an environment variable", "use letters, digits and '_'"
             )
         elif name.startswith("TPUCTL_") or name in RESERVED:
-            yield RuleFinding(path, "is set by tpuctl itself", "choose another name")
+            yield SettingFinding(path, "is set by tpuctl itself", "choose another name")
         if reference(text) is None:
-            yield RuleFinding(path, "is not a reference to a secret; its value is not shown here", _HOW)
+            yield SettingFinding(path, "is not a reference to a secret; its value is not shown here", _HOW)
 
 
-def _once(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _once(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for name in spec.job.secrets:
         if name in spec.job.env:
-            yield RuleFinding(at("job.secrets", name), "is in job.env too", "remove it there")
+            yield SettingFinding(at("job.secrets", name), "is in job.env too", "remove it there")
 
 
-def _written(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _written(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     """Refuse values that look like a token."""
     places = {at("job.command"): spec.job.command, at("job.setup"): spec.job.setup}
     places |= {at("job.env", name): text for name, text in spec.job.env.items()}
@@ -47,7 +47,7 @@ def _written(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
             message = (
                 f"contains what looks like {shape}, and goes into the machine's metadata, which many can read"
             )
-            yield RuleFinding(path, message, "put it into job.secrets: " + _HOW)
+            yield SettingFinding(path, message, "put it into job.secrets: " + _HOW)
 
 
 RULES = (

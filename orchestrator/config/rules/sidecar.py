@@ -2,35 +2,35 @@
 
 from collections.abc import Iterator
 
-from orchestrator.config.rules.rule import RuleFinding, SettingRule
+from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.spec import Spec, TensorboardSpec
 from orchestrator.planning.sidecars import Sidecar, sidecars
 
 
-def _vm(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _vm(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     for sidecar in sidecars(spec, ""):
         if sidecar.on == "vm" and spec.vm == "none":
-            yield RuleFinding(
+            yield SettingFinding(
                 at("sidecars", sidecar.name, "on"),
                 "it runs on the VM, but vm is none",
                 "write on: tpu, or describe the vm",
             )
 
 
-def _ports(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _ports(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     taken: dict[tuple[str, int], Sidecar] = {}
     for sidecar in sidecars(spec, ""):
         path = at("sidecars", sidecar.name, "port")
         other = taken.setdefault((sidecar.on, sidecar.port), sidecar)
         if other is not sidecar:
-            yield RuleFinding(
+            yield SettingFinding(
                 path, f"{other.name} on the same machine has port {sidecar.port} already", "use another one"
             )
 
 
-def _logdir(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
+def _logdir(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     board = spec.sidecars.tensorboard
     if not isinstance(board, TensorboardSpec):
         return
@@ -39,10 +39,12 @@ def _logdir(spec: Spec, _: Catalog) -> Iterator[RuleFinding]:
     plain = board.logdir.isprintable() and ".." not in path.split("/") and path.strip("/")
     if not plain or (sign and scheme != "gs") or "," in path:
         text = f'"{board.logdir[:60]}" is not a folder of a bucket'
-        yield RuleFinding("sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs")
+        yield SettingFinding(
+            "sidecars.tensorboard.logdir", text, "for example tensorboard, or gs://BUCKET/runs"
+        )
     elif not sign and path.startswith("/"):
         text = f'"{board.logdir[:60]}" is a path on a machine; the folder must be in the bucket'
-        yield RuleFinding("sidecars.tensorboard.logdir", text, "remove the first /")
+        yield SettingFinding("sidecars.tensorboard.logdir", text, "remove the first /")
 
 
 RULES = (
