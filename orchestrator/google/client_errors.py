@@ -7,7 +7,15 @@ from typing import Any
 
 from orchestrator.errors import TpuctlError
 from orchestrator.google import refusal
-from orchestrator.google.error_mapping import CORRUPT, NETWORK, NO_LOGIN, UNKNOWN, Rule, one_line, to_error
+from orchestrator.google.error_mapping import (
+    CORRUPT,
+    NETWORK,
+    NO_LOGIN,
+    UNKNOWN,
+    ErrorMaker,
+    one_line,
+    to_error,
+)
 from orchestrator.google.lean_imports import imported
 from orchestrator.google.refusal import HTTP_NAMES, GoogleRefusal, of_compute
 
@@ -34,7 +42,7 @@ def translate(error: BaseException, *, what: str) -> TpuctlError:
     """
     Return our error for any error of google.api_core, google.auth, storage, requests or urllib3.
 
-    An error that no rule covers becomes UnknownCloudError.
+    An error that is none of these becomes UnknownCloudError.
     """
     if isinstance(error, TpuctlError):
         return error
@@ -61,8 +69,8 @@ def _translate(error: BaseException, what: str) -> TpuctlError | None:
         return _translate(error.cause, what)
     if isinstance(error, api.GoogleAPICallError):
         return to_error(_of_call(error), what)
-    rule = _plain_rule(error)
-    return rule(GoogleRefusal(""), one_line(what, _reason(error))) if rule else None
+    maker = _maker_without_answer(error)
+    return maker(GoogleRefusal(""), one_line(what, _reason(error))) if maker else None
 
 
 def _reason(error: BaseException) -> str:
@@ -86,12 +94,12 @@ _ABOUT = re.compile(r"^(?:<[^>]*>|[\w.]+\([^()]*\)): ")
 """How urllib3 begins: `HTTPConnectionPool(host='h', port=80): ` or `<... object at 0x7f...>: `."""
 
 
-def _plain_rule(error: BaseException) -> Rule | None:
-    """Return the rule for an error that contains no answer of an API."""
+def _maker_without_answer(error: BaseException) -> ErrorMaker | None:
+    """Return what makes our error of one that contains no answer of an API."""
     api, auth = imported("google.api_core.exceptions"), imported("google.auth.exceptions")
     gcs, parsing = imported("google.cloud.storage.exceptions"), imported("google.protobuf.json_format")
     requests, urllib3 = imported("requests"), imported("urllib3.exceptions")
-    table: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], Rule], ...] = (
+    table: tuple[tuple[type[BaseException] | tuple[type[BaseException], ...], ErrorMaker], ...] = (
         ((auth.TransportError, auth.TimeoutError, auth.ResponseError), NETWORK),
         (auth.GoogleAuthError, NO_LOGIN),
         (gcs.DataCorruption, CORRUPT),
@@ -100,7 +108,7 @@ def _plain_rule(error: BaseException) -> Rule | None:
     )
     if isinstance(error, auth.GoogleAuthError) and getattr(error, "retryable", False):
         return NETWORK
-    return next((rule for kinds, rule in table if isinstance(error, kinds)), None)
+    return next((maker for kinds, maker in table if isinstance(error, kinds)), None)
 
 
 def _of_call(error: Any) -> GoogleRefusal:

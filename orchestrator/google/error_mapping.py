@@ -28,44 +28,44 @@ MAX_MESSAGE = 300
 _NOTHING = "this request changed nothing"
 _UNSURE = "it is not known whether this request was carried out; the next observation of the cloud shows it"
 
-Rule = Callable[[GoogleRefusal, str], TpuctlError]
+ErrorMaker = Callable[[GoogleRefusal, str], TpuctlError]
 
 
-def _rule(
+def _makes(
     kind: type[TpuctlError], code: str, hint: str | Callable[[GoogleRefusal], str], changed: str = _NOTHING
-) -> Rule:
+) -> ErrorMaker:
     return lambda found, text: kind(
         text, code=code, hint=hint if isinstance(hint, str) else hint(found), changed=changed
     )
 
 
-_CLOSED_API = _rule(AuthError, "TPU-203", hints.enable_api)
-_NO_PERMISSION = _rule(MissingPermissionError, "TPU-202", hints.grant_role)
-NO_LOGIN = _rule(AuthError, "TPU-201", hints.LOG_IN)
-_NO_ZONE = _rule(UsageError, "TPU-121", hints.OTHER_ZONE)
-_REFUSED = _rule(UsageError, "TPU-120", hints.FIX_FILE)
-_NO_NETWORK = _rule(UsageError, "TPU-122", hints.NAME_NETWORK)
-_NO_DISK = _rule(UsageError, "TPU-124", hints.NAME_DISK)
-_NO_MACHINE = _rule(UsageError, "TPU-125", hints.name_machine)
-_POLICY = _rule(AuthError, "TPU-204", hints.obey_policy)
-_NO_SECRET_SCOPE = _rule(AuthError, "TPU-252", hints.WIDER_SCOPE)
-_NO_PAYER = _rule(MissingPermissionError, "TPU-202", hints.use_project)
-_OTHER_PAYER = _rule(AuthError, "TPU-205", hints.set_quota_project)
-_CAPACITY = _rule(CapacityError, "TPU-300", hints.MORE_ZONES)
-_RESERVED = _rule(CapacityError, "TPU-301", hints.MORE_ZONES)
-_ONLY_RESERVED = _rule(CapacityError, "TPU-302", hints.NO_RESERVATION_MEANT)
-_QUOTA = _rule(QuotaError, "TPU-350", hints.more_quota)
-_NO_FLEX_START = _rule(QuotaError, "TPU-351", hints.FLEX_START)
-_TRANSIENT = _rule(TransientError, "TPU-400", hints.WAIT, _UNSURE)
-NETWORK = _rule(TransientError, "TPU-401", hints.CHECK_NETWORK, _UNSURE)
-_RATE = _rule(TransientError, "TPU-402", hints.WAIT)
-CORRUPT = _rule(TransientError, "TPU-403", hints.WAIT, "damaged data was refused; nothing of it was used")
-_PREEMPTED = _rule(TransientError, "TPU-405", hints.WAIT, "it was preempted while it was being created")
-_NOT_READY = _rule(TransientError, "TPU-406", hints.WAIT)
-_MISSING = _rule(NotFoundError, "TPU-404", hints.READ_STATUS)
-_TAKEN = _rule(ConflictError, "TPU-409", hints.READ_STATUS)
-_PRECONDITION = _rule(PreconditionError, "TPU-412", hints.READ_STATUS)
-UNKNOWN = _rule(UnknownCloudError, "TPU-499", hints.REPORT, _UNSURE)
+_CLOSED_API = _makes(AuthError, "TPU-203", hints.enable_api)
+_NO_PERMISSION = _makes(MissingPermissionError, "TPU-202", hints.grant_role)
+NO_LOGIN = _makes(AuthError, "TPU-201", hints.LOG_IN)
+_NO_ZONE = _makes(UsageError, "TPU-121", hints.OTHER_ZONE)
+_REFUSED = _makes(UsageError, "TPU-120", hints.FIX_FILE)
+_NO_NETWORK = _makes(UsageError, "TPU-122", hints.NAME_NETWORK)
+_NO_DISK = _makes(UsageError, "TPU-124", hints.NAME_DISK)
+_NO_MACHINE = _makes(UsageError, "TPU-125", hints.name_machine)
+_POLICY = _makes(AuthError, "TPU-204", hints.obey_policy)
+_NO_SECRET_SCOPE = _makes(AuthError, "TPU-252", hints.WIDER_SCOPE)
+_NO_PAYER = _makes(MissingPermissionError, "TPU-202", hints.use_project)
+_OTHER_PAYER = _makes(AuthError, "TPU-205", hints.set_quota_project)
+_CAPACITY = _makes(CapacityError, "TPU-300", hints.MORE_ZONES)
+_RESERVED = _makes(CapacityError, "TPU-301", hints.MORE_ZONES)
+_ONLY_RESERVED = _makes(CapacityError, "TPU-302", hints.NO_RESERVATION_MEANT)
+_QUOTA = _makes(QuotaError, "TPU-350", hints.more_quota)
+_NO_FLEX_START = _makes(QuotaError, "TPU-351", hints.FLEX_START)
+_TRANSIENT = _makes(TransientError, "TPU-400", hints.WAIT, _UNSURE)
+NETWORK = _makes(TransientError, "TPU-401", hints.CHECK_NETWORK, _UNSURE)
+_RATE = _makes(TransientError, "TPU-402", hints.WAIT)
+CORRUPT = _makes(TransientError, "TPU-403", hints.WAIT, "damaged data was refused; nothing of it was used")
+_PREEMPTED = _makes(TransientError, "TPU-405", hints.WAIT, "it was preempted while it was being created")
+_NOT_READY = _makes(TransientError, "TPU-406", hints.WAIT)
+_MISSING = _makes(NotFoundError, "TPU-404", hints.READ_STATUS)
+_TAKEN = _makes(ConflictError, "TPU-409", hints.READ_STATUS)
+_PRECONDITION = _makes(PreconditionError, "TPU-412", hints.READ_STATUS)
+UNKNOWN = _makes(UnknownCloudError, "TPU-499", hints.REPORT, _UNSURE)
 
 
 def _busy(found: GoogleRefusal, text: str) -> TpuctlError:
@@ -78,7 +78,7 @@ def _narrow(found: GoogleRefusal, text: str) -> TpuctlError:
     return (_NO_SECRET_SCOPE if secret else _NO_PERMISSION)(found, text)
 
 
-_BY_REASON: dict[str, Rule] = {
+_BY_REASON: dict[str, ErrorMaker] = {
     "SERVICE_DISABLED": _CLOSED_API,
     "accessNotConfigured": _CLOSED_API,
     "USER_PROJECT_DENIED": _NO_PAYER,
@@ -98,8 +98,8 @@ _BY_REASON: dict[str, Rule] = {
     "conditionNotMet": _PRECONDITION,
     "CUSTOM_ORG_POLICY_VIOLATION": _POLICY,
 }
-# (status, part of the text in lower case, rule)
-_BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
+# (status, part of the text in lower case, maker)
+_BY_TEXT: tuple[tuple[str, str, ErrorMaker], ...] = (
     ("RESOURCE_EXHAUSTED", "no more capacity", _CAPACITY),
     ("RESOURCE_EXHAUSTED", "quota", _QUOTA),
     ("FAILED_PRECONDITION", "insufficient reserved capacity", _RESERVED),
@@ -117,7 +117,7 @@ _BY_TEXT: tuple[tuple[str, str, Rule], ...] = (
     ("NOT_FOUND", "/subnetworks/", _NO_NETWORK),
 )
 _POLICY_NAMES = ("CONDITION_NOT_MET", "FAILED_PRECONDITION", "INVALID_ARGUMENT", "PERMISSION_DENIED")
-_BY_NAME: dict[str, Rule] = {
+_BY_NAME: dict[str, ErrorMaker] = {
     "CANCELLED": _TRANSIENT,
     "INVALID_ARGUMENT": _REFUSED,
     "DEADLINE_EXCEEDED": _TRANSIENT,
@@ -155,7 +155,7 @@ def too_many(where: str, most: int) -> TpuctlError:
     )
 
 
-def _choose(found: GoogleRefusal) -> Rule:
+def _choose(found: GoogleRefusal) -> ErrorMaker:
     if found.name == "NOT_FOUND" and not found.structured:
         # A proxy or a wrong address answers 404 too; only Google's own form proves absence.
         return UNKNOWN
@@ -171,9 +171,9 @@ def _choose(found: GoogleRefusal) -> Rule:
     if found.detail("QuotaFailure") is not None:
         return _QUOTA
     lowered = found.message.lower()
-    for name, part, rule in _BY_TEXT:
-        if found.name == name and part in lowered and not (rule is _NO_NETWORK and found.of_network):
-            return rule
+    for name, part, maker in _BY_TEXT:
+        if found.name == name and part in lowered and not (maker is _NO_NETWORK and found.of_network):
+            return maker
     if found.name == "RESOURCE_EXHAUSTED":
         # On an operation it means the zone's stock; on a call without quota details, the rate of requests.
         return _CAPACITY if found.in_operation else _RATE

@@ -415,41 +415,36 @@ def test_without_apprise_the_extra_is_named(monkeypatch):
     assert error.hint == "run: pip install 'tpuctl[notify]'"
 
 
+def findings_of(notify, **changes):
+    """Return the findings about notifications in a file with these."""
+    spec = replace(SPEC, notify=notify, **changes)
+    return [found for found in run_rules(spec, load_catalog()) if found.setting.startswith("notify")]
+
+
 @pytest.mark.parametrize(
     ("notify", "key"),
     [
         (NotifySpec(webhooks=("http://example.org/x",)), "notify.webhooks[0]"),
-        (
-            NotifySpec(webhooks=("env://OK", f"https://hooks.slack.com/services/{SECRET}")),
-            "notify.webhooks[1]",
-        ),
+        (NotifySpec(webhooks=("env://OK", f"https://hooks.slack.com/services/{SECRET}")), "notify.webhooks[1]"),
         (NotifySpec(webhooks=("https://user:secret-part@h/",)), "notify.webhooks[0]"),
         (NotifySpec(webhooks=("https://h/?token=secret-part",)), "notify.webhooks[0]"),
         (NotifySpec(webhooks=("secret-part",)), "notify.webhooks[0]"),
         (NotifySpec(apprise=("tgram://secret-part/1",)), "notify.apprise[0]"),
         (NotifySpec(hooks={"done": "'unclosed"}), "notify.hooks.done"),
     ],
-)
+)  # fmt: skip
 def test_an_address_that_is_a_secret_does_not_stand_in_the_file(notify, key):
     """It is refused without being shown; references and plain https addresses are fine."""
-    problems = [
-        p for p in run_rules(replace(SPEC, notify=notify), load_catalog()) if p.setting.startswith("notify")
-    ]
-    assert [p.setting for p in problems if p.level is Level.STOP] == [key]
-    assert "secret-part" not in problems[0].message + problems[0].hint
+    (found,) = findings_of(notify)
+    assert (found.setting, found.level) == (key, Level.STOP)
+    assert "secret-part" not in found.message + found.hint
     fine = NotifySpec(("https://h.example/tpu", "secret://a", "env://B", "http://127.0.0.1:1/"), ("env://C",))
-    assert not [
-        p for p in run_rules(replace(SPEC, notify=fine), load_catalog()) if p.setting.startswith("notify")
-    ]
+    assert not findings_of(fine)
 
 
 def test_what_the_loop_on_the_vm_cannot_have_is_a_warning():
     """Variables, programs and libraries of this computer."""
-    watch = replace(SPEC.watch, on_vm=True)
     notify = NotifySpec(("env://A", "secret://b"), ("secret://c",), {"done": "./x"})
-    found = run_rules(replace(SPEC, notify=notify, watch=watch), load_catalog())
-    warned = [p.setting for p in found if p.level is not Level.STOP and p.setting.startswith("notify")]
-    assert warned == ["notify.webhooks", "notify.apprise", "notify.hooks"]
-    assert not [
-        p for p in run_rules(replace(SPEC, notify=notify), load_catalog()) if p.setting.startswith("notify")
-    ]
+    found = {f.setting: f.level for f in findings_of(notify, watch=replace(SPEC.watch, on_vm=True))}
+    assert found == dict.fromkeys(("notify.webhooks", "notify.apprise", "notify.hooks"), Level.WARN)
+    assert not findings_of(notify)

@@ -178,7 +178,7 @@ RETIRED = {
     "learn_places": "update_queue_failures",
     "DoctorLevel": "Level",
     "Finding": "CheckFinding, DoctorFinding, SettingFinding, FileFinding: with the word of its rule",
-    "Rule": "CheckRule, DoctorRule, SettingRule, LoopRule",
+    "Rule": "CheckRule, DoctorRule, SettingRule, LoopRule; ErrorMaker",
     "RuleFinding": "SettingFinding; each finding is a rule's",
     "Look": "Find, or what it finds",
     "_Look": "_Reader, or what it reads",
