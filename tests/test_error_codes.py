@@ -79,7 +79,7 @@ def uses():
                         yield from named(line.value, node.name, path)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
                 first = node.args[0] if node.args else None
-                kind = first.id if node.func.id == "_rule" and isinstance(first, ast.Name) else node.func.id
+                kind = first.id if node.func.id == "_makes" and isinstance(first, ast.Name) else node.func.id
                 values = [*node.args[1:2], *(k.value for k in node.keywords if k.arg == "code")]
                 for value in values:
                     yield from named(value, kind, path)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from orchestrator.config.setting_types import SettingPath, dotted
+from orchestrator.domain.level import Level
 from orchestrator.errors import UsageError
 
 
@@ -14,7 +15,7 @@ def flag_for(key: str) -> str:
 @dataclass(frozen=True)
 class FileFinding:
     """
-    One mistake: where, what, and what to do.
+    One mistake, which stops: where, what, and what to do.
 
     *file* is the file, or the flag or variable that set the value; then *line* is 0. *line* and *col* count
     from 1; *setting_path* is the path of the setting, with the index of an item.
@@ -35,8 +36,8 @@ class FileFinding:
     def as_dict(self) -> dict[str, object]:
         """Return the finding in its `--json` form."""
         return {
-            "path": self.file, "line": self.line, "col": self.col,
-            "key": self.setting, "message": self.message, "hint": self.hint,
+            "level": Level.STOP.value, "file": self.file, "line": self.line, "col": self.col,
+            "setting": self.setting, "message": self.message, "hint": self.hint,
         }  # fmt: skip
 
     def __str__(self) -> str:

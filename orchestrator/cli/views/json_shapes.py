@@ -328,7 +328,8 @@ KINDS: Mapping[str, Any] = {
         "code": str, "exit_code": int, "retry": str, "message": str, "changed": str, "hint": str,
         "help": str,
         "findings?": [{
-            "path": str, "line": maybe(int), "col": maybe(int), "key": str, "message": str, "hint": str,
+            "level": str, "file": str, "line": maybe(int), "col": maybe(int), "setting": str, "message": str,
+            "hint": str,
         }],
     },
 }  # fmt: skip
