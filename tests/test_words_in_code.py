@@ -113,6 +113,7 @@ WHERE = {
     },
     # A SavedPlace, as heartbeats have it.
     "place": {"orchestrator/agent/checkpoints/uncommitted.py", "orchestrator/agent/attempt/rescue.py"},
+    "Status": {"orchestrator/emulator/state/values/instance.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of a cache's manifest, and the folders that it is written from.
     "places": {"orchestrator/agent/caches/places.py", "orchestrator/agent/caches/cache_manifest.py"},

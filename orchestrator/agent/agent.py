@@ -69,7 +69,7 @@ class Agent:
             # Any exception: the job must not outlive its agent, and cron starts a new one.
             traceback.print_exc()
             clear(self._settings.layout.root, self._runner.record.living_session())
-            self._context.status.set(message=f"the agent ended by {error!r}")
+            self._context.heartbeat.set(message=f"the agent ended by {error!r}")
             with contextlib.suppress(AgentError, OSError):
                 self._context.heartbeat_writer.report(5.0)
             return 1
@@ -91,11 +91,11 @@ class Agent:
         # After the signal handlers: a reader of this file may send a signal at once.
         with contextlib.suppress(OSError):
             write_atomically(layout.pid, f"{os.getpid()} {start_time(os.getpid())}\n")
-        context.status.time("boot")
-        heartbeat = self._repeat(
-            "heartbeat", context.heartbeat_writer.report, lambda: context.status.pause(self._clock.now())
+        context.heartbeat.time("boot")
+        writes = self._repeat(
+            "heartbeat", context.heartbeat_writer.report, lambda: context.heartbeat.pause(self._clock.now())
         )
-        context.status.urgent = heartbeat.wake.set
+        context.heartbeat.urgent = writes.wake.set
         shipper = context.shipper
         logs = self._repeat("logs", self._ship, lambda: shipper.pause)
 
@@ -111,10 +111,10 @@ class Agent:
         context = self._context
         living = clear(self._settings.layout.root, self._runner.record.living_session())
         while living:
-            context.status.warn("clear", f"processes {living} of an earlier job do not die")
+            context.heartbeat.warn("clear", f"processes {living} of an earlier job do not die")
             context.end_requests.wait(1.0)
             living = clear(self._settings.layout.root, None)
-        context.status.warn("clear", "")
+        context.heartbeat.warn("clear", "")
         check(context.environ)
         # Before joining the gang: a worker of a TPU that loses the race must not write the first attempt.
         self._win_race()
@@ -164,14 +164,14 @@ class Agent:
                 "check who has won the race", lambda: winner_of(context.bucket, settings)
             )
             if winner == settings.incarnation:
-                context.status.warn("race", "")
+                context.heartbeat.warn("race", "")
                 return
             message = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
             if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
                 context.end_requests.end(EndingKind.FENCED, message)
-            context.status.warn("race", message)
+            context.heartbeat.warn("race", message)
             context.end_requests.wait(settings.poll)
 
     def _wait_for_earlier_save(self) -> None:
@@ -185,9 +185,9 @@ class Agent:
             earlier = context.patiently("check whether the TPU before this one saves", earlier_saving)
             if earlier is None:
                 break
-            context.status.warn("waits", f"TPU #{earlier} is being preempted and still saves")
+            context.heartbeat.warn("waits", f"TPU #{earlier} is being preempted and still saves")
             context.end_requests.wait(min(1.0, settings.poll))
-        context.status.warn("waits", "")
+        context.heartbeat.warn("waits", "")
 
     def _first_attempt(self) -> Attempt:
         """
@@ -232,7 +232,7 @@ class Agent:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
         newest = self._context.patiently("look for checkpoints", self._context.checkpoints.newest)
-        self._context.status.set(
+        self._context.heartbeat.set(
             attempt=attempt.attempt,
             resumed_from=attempt.resume_step,
             attempts=self._runner.record.attempts,
@@ -266,7 +266,7 @@ class Agent:
 
     def _poll_gang(self) -> None:
         asked = self._clock.monotonic()
-        attempt = int(self._context.status.get("attempt"))
+        attempt = int(self._context.heartbeat.get("attempt"))
         # 0 before the first attempt, which nothing can overtake.
         if attempt and self._context.attempts.overtaken(attempt, 10.0):
             self._context.end_requests.saw_attempt(attempt + 1)
@@ -293,16 +293,16 @@ class Agent:
             raise OSError(self._context.log.message)
 
     def _noticed(self) -> None:
-        self._context.status.set(notice=True)
+        self._context.heartbeat.set(notice=True)
         self._context.end_requests.end(EndingKind.NOTICE, "the machine is being taken away")
 
     def _preempted(self) -> None:
         # A signal alone may mean a reboot, after which this machine continues; a preempted one does not.
-        self._context.status.set(preempted=True)
+        self._context.heartbeat.set(preempted=True)
         self._noticed()
 
     def _repeat(self, name: str, step: Callable[[], None], seconds: Pause) -> Repeater:
-        thread = Repeater(name, step, seconds, self._context.status.warn)
+        thread = Repeater(name, step, seconds, self._context.heartbeat.warn)
         self._threads.append(thread)
         thread.start()
         return thread
@@ -313,8 +313,8 @@ class Agent:
         with contextlib.suppress(OSError):
             # First, so that an agent killed in the lines below does not count as crashed.
             attempt_record.save(layout, self._runner.record, ended=ending.kind.value)
-        if ending.kind is EndingKind.NOTICE and not context.status.get("preempted"):
-            context.status.set(preempted=is_preempted(context.metadata))
+        if ending.kind is EndingKind.NOTICE and not context.heartbeat.get("preempted"):
+            context.heartbeat.set(preempted=is_preempted(context.metadata))
         self._finish.before(ending)
         context.log.say(f"{ending.kind.in_log}: {ending.message}")
         for thread in self._threads:
@@ -323,7 +323,7 @@ class Agent:
         # Before the report: once the controller sees the phase it may delete the machine and its log.
         with contextlib.suppress(AgentError, OSError):
             context.shipper.ship(LAST_LOG_TIMEOUT)
-        context.status.set(phase=ending.kind.phase, message=ending.message)
+        context.heartbeat.set(phase=ending.kind.phase, message=ending.message)
         reported = self._report_last()
         # If a done or failed job could not be reported, cron must start the agent again, which repeats the
         # report: otherwise the machine stays billed.

@@ -22,7 +22,7 @@ from orchestrator.agent.machine.job_secrets import Secrets
 from orchestrator.agent.save_interval_tracker import SaveIntervalTracker
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.event_files import EventFiles
-from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent, HeartbeatWriter
 from orchestrator.agent.telemetry.logs import JobLog, LogShipper
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
@@ -48,7 +48,7 @@ class AgentContext:
     bucket: JobBucket
     shared: JobBucket
     """The bucket of data and caches: for a fleet's task the folder of its job, else the same as *bucket*."""
-    status: Status
+    heartbeat: HeartbeatContent
     heartbeat_writer: HeartbeatWriter
     log: JobLog
     shipper: LogShipper
@@ -80,7 +80,7 @@ class AgentContext:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self.status.warn(doing, str(error))
+            self.heartbeat.warn(doing, str(error))
 
         self.end_requests.check()
         try:
@@ -89,9 +89,9 @@ class AgentContext:
                 failed=failed,
             )  # fmt: skip
         except FinalError:
-            self.status.warn(doing, "")
+            self.heartbeat.warn(doing, "")
             raise
-        self.status.warn(doing, "")
+        self.heartbeat.warn(doing, "")
         return value
 
 
@@ -101,8 +101,8 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata, clock)
     redactor, saves = Redactor(), settings.checkpoints
-    status = Status(settings, clock)
-    status.masked = redactor.text
+    heartbeat = HeartbeatContent(settings, clock)
+    heartbeat.masked = redactor.text
     log = JobLog(settings.layout.log, clock, redactor)
     format_ = format_of(saves.format, saves.marker)
     attempts, checkpoints = AttemptStore(settings, bucket), BucketCheckpoints(settings, bucket, format_)
@@ -116,7 +116,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
     )
     end_requests, caches = (
         EndRequests(clock),
-        Caches(settings, own, shared, status, log, container.digest if container else str),
+        Caches(settings, own, shared, heartbeat, log, container.digest if container else str),
     )
     local = LocalCheckpoints(saves, format_, settings.layout.quarantine, settings.poll, clock)
     return AgentContext(
@@ -126,8 +126,8 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
         metadata=metadata,
         bucket=bucket,
         shared=shared,
-        status=status,
-        heartbeat_writer=HeartbeatWriter(settings, bucket, status, clock),
+        heartbeat=heartbeat,
+        heartbeat_writer=HeartbeatWriter(settings, bucket, heartbeat, clock),
         log=log,
         shipper=LogShipper(settings, bucket, log),
         attempts=attempts,
@@ -140,18 +140,18 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
             checkpoints=checkpoints,
             attempts=attempts,
             local=local,
-            status=status,
+            heartbeat=heartbeat,
             clock=clock,
         ),
         restorer=Restorer(settings, bucket, checkpoints, local),
         end_requests=end_requests,
-        save_interval=SaveIntervalTracker(settings, bucket, status, clock),
+        save_interval=SaveIntervalTracker(settings, bucket, heartbeat, clock),
         secrets=Secrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,
         keeper=CacheKeeper(
-            settings, shared, caches, status, log, end_requests, clock, shared=shared is not bucket
+            settings, shared, caches, heartbeat, log, end_requests, clock, shared=shared is not bucket
         ),
     )

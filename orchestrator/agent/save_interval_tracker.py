@@ -10,7 +10,7 @@ from typing import Any, List, Optional, Tuple
 
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
-from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent
 from orchestrator.contract.bucket.heartbeat_keys import with_current_keys
 from orchestrator.contract.bucket.object_names import CAPACITY
 from orchestrator.contract.bucket.object_names import HEARTBEAT as PREFIX
@@ -44,11 +44,13 @@ class SaveIntervalTracker:
     from the zone statistics in the bucket, which the controller maintains for TPUs of this type.
     """
 
-    def __init__(self, settings: Settings, bucket: JobBucket, status: Status, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, bucket: JobBucket, heartbeat: HeartbeatContent, clock: Clock
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._bucket = bucket
-        self._status = status
+        self._heartbeat = heartbeat
         self._lock = threading.Lock()
         self._earlier: Optional[Tuple[WorkPeriod, ...]] = None
         self._before: Optional[Tuple[float, str]] = None
@@ -70,7 +72,9 @@ class SaveIntervalTracker:
         with self._lock:
             lasts = median(self._reported) if self._reported else 0.0
         return save_interval(
-            save_pause, self._between_interruptions(), max(lasts, self._status.get("commit_seconds") or 0.0)
+            save_pause,
+            self._between_interruptions(),
+            max(lasts, self._heartbeat.get("commit_seconds") or 0.0),
         )
 
     def _between_interruptions(self) -> float:
@@ -123,7 +127,7 @@ class SaveIntervalTracker:
         with self._lock:
             self._pauses = [*self._pauses, seconds][-SAVES:]
             self._paused += seconds
-        self._status.set(save_pauses=round(self._paused, 3))
+        self._heartbeat.set(save_pauses=round(self._paused, 3))
         self._report()
 
     def take_save(self, now: float) -> None:
@@ -132,12 +136,12 @@ class SaveIntervalTracker:
             self._came = [*self._came, now][-SAVES:]
             apart = [b - a for a, b in zip(self._came, self._came[1:])]  # noqa: B905 (Python 3.8)
         if len(apart) > 1:
-            self._status.set(observed_save_interval=round(median(apart), 1))
+            self._heartbeat.set(observed_save_interval=round(median(apart), 1))
 
     def _report(self) -> None:
         """Put the save pause into the heartbeat, also if the job decides when to save."""
         pause, whence = self._save_pause()
-        self._status.set(save_pause=round(pause, 3), save_pause_from=whence)
+        self._heartbeat.set(save_pause=round(pause, 3), save_pause_from=whence)
 
     def write(self) -> None:
         """Write the interval to the job's file, if it has changed noticeably. Raise AgentError or OSError."""
@@ -155,10 +159,10 @@ class SaveIntervalTracker:
         # Atomically, since the job may read it at any moment.
         write_atomically(self._settings.layout.save_interval, f"{seconds:.0f}\n")
         self._written = seconds
-        self._status.set(save_interval=round(seconds))
+        self._heartbeat.set(save_interval=round(seconds))
         if auto:
             self._report()
-            self._status.set(time_between_interruptions=round(self._between_interruptions()))
+            self._heartbeat.set(time_between_interruptions=round(self._between_interruptions()))
 
     def _periods(self) -> Tuple[WorkPeriod, ...]:
         """Return the periods of work of earlier machines, from the last reports of their worker 0."""

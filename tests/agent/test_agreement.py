@@ -165,9 +165,9 @@ def save(step: int, *workers: AgentContext) -> None:
 
 def committed(context: AgentContext) -> list[int]:
     """Return what one more look commits, newest first in the order of the report."""
-    before = context.status.get("committed_steps")
+    before = context.heartbeat.get("committed_steps")
     context.committer.commit()
-    return [step for step in context.status.get("committed_steps") if step not in before]
+    return [step for step in context.heartbeat.get("committed_steps") if step not in before]
 
 
 def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: AgentLab) -> None:
@@ -289,7 +289,7 @@ def test_when_the_jobs_have_ended_the_last_two_saves_are_committed_newest_first(
     order = [name for name in lab.writes if "w0.manifest" in name]
     assert "00000040" in order[0]
     assert "00000030" in order[1]
-    assert zero.status.get("committed_step") == 40
+    assert zero.heartbeat.get("committed_step") == 40
     newest = zero.checkpoints.newest()
     assert newest is not None
     assert newest.step == 30
@@ -320,8 +320,8 @@ def test_a_file_that_is_replaced_before_its_copy_is_committed_as_what_was_copied
     assert context.committer.commit()
     manifest = lab.json("checkpoints/00000010/g1/w0.manifest.json")
     assert (manifest["step"], context.committer.proven) == (10, 10)
-    assert context.status.get("committed_step") == 10
-    assert not context.status.get("committed_counted")
+    assert context.heartbeat.get("committed_step") == 10
+    assert not context.heartbeat.get("committed_counted")
 
 
 def test_a_worker_of_a_gang_does_not_commit_another_step_than_it_agreed_on(lab: AgentLab) -> None:

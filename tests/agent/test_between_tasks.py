@@ -18,7 +18,7 @@ from orchestrator.agent.fleet import task
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import processes
 from orchestrator.agent.side_threads import Task
-from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent, HeartbeatWriter, heartbeat_name
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab
 from tests.agent.test_storage import ClockWithNews, bucket_of, settings_of
@@ -113,7 +113,7 @@ def test_a_step_of_the_start_that_is_over_is_not_waited_for() -> None:
     """There are three of them, and each took a tenth of a second."""
     checks, over = [], threading.Event()
     runner = AttemptRunner.__new__(AttemptRunner)
-    runner._parts = SimpleNamespace(
+    runner._context = SimpleNamespace(
         end_requests=SimpleNamespace(check=lambda: (checks.append(1), over.set()))
     )
     assert runner._wait(Task("step", lambda: over.wait(10) and 7)) == 7
@@ -125,13 +125,13 @@ def test_the_step_that_reaches_the_target_is_reported_with_the_end(lab: AgentLab
     settings = replace(settings_of(lab), target=20)
 
     def ends() -> None:
-        status.set(phase="done")
+        heartbeat.set(phase="done")
         reporter.report()
 
     clock = ClockWithNews(ends)
-    status = Status(settings, clock)
-    reporter = HeartbeatWriter(settings, bucket_of(lab), status, clock)
-    status.set(phase="run", committed_step=20)
+    heartbeat = HeartbeatContent(settings, clock)
+    reporter = HeartbeatWriter(settings, bucket_of(lab), heartbeat, clock)
+    heartbeat.set(phase="run", committed_step=20)
     reporter.report()
     assert clock.waits[0] == min(1.0, settings.heartbeat)
     assert [one for one in lab.writes if "heartbeat" in one] == [f"POST {heartbeat_name(1, 0)}"]

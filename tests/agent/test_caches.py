@@ -181,13 +181,13 @@ def test_packing_that_a_notice_interrupts_is_no_warning(
     folder.mkdir()
     (folder / "a").write_text("a")
     machine.caches.wanted = [own_cache(folder)]
-    machine.status.set(phase=Phase.RUN, notice=notice)
-    machine.status.time("spawned")
-    machine.status.time("first_step")
+    machine.heartbeat.set(phase=Phase.RUN, notice=notice)
+    machine.heartbeat.time("spawned")
+    machine.heartbeat.time("first_step")
     if not notice:
         monkeypatch.setattr(keeper, "MAX_BYTES", 0)
     machine.keeper.keep()
-    assert ("keep Python packages: " in machine.status.body()["message"]) is not notice
+    assert ("keep Python packages: " in machine.heartbeat.body()["message"]) is not notice
     assert retained(lab) == []
 
 

@@ -109,7 +109,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, st
     reported: dict[float, str] = {}
 
     def away(_request: Request) -> Response | None:
-        reported[clock.monotonic()] = context.status.body()["message"]
+        reported[clock.monotonic()] = context.heartbeat.body()["message"]
         return Response(status, b"away") if clock.monotonic() < OUTAGE else None
 
     chaos.lab.fault = away
@@ -121,7 +121,7 @@ def test_a_bucket_that_is_away_for_ten_minutes_is_waited_for(chaos: ChaosLab, st
     assert clock.longest <= 16
     assert 40 < len(reported) < 400
     assert all(f": {status} away" in text for at, text in reported.items() if 61 < at < OUTAGE)
-    assert context.status.body()["message"] == ""
+    assert context.heartbeat.body()["message"] == ""
 
 
 @pytest.mark.parametrize("moment", [f"{STORED_20}/part/weights.bin", f"{BEGUN_30}/part/weights.bin"])

@@ -54,7 +54,7 @@ def test_a_job_without_news_stalls_and_each_line_and_each_commit_is_news(
     assert not runner._stalled()
     clock.advance(1.0)
     assert runner._stalled()
-    context.status.set(committed_at=clock.now())
+    context.heartbeat.set(committed_at=clock.now())
     clock.advance(59.0)
     assert not runner._stalled()
     clock.advance(1.0)
@@ -67,7 +67,7 @@ def test_an_agent_without_an_answer_of_the_bucket_ends_with_its_lease(
     """Counted from the last question that was answered; an answer that came begins a lease of its own."""
     context = agent_on(lab, clock, BUCKET_TIMEOUT_SECONDS=60)
     agent = Agent(context)
-    context.status.set(attempt=1)
+    context.heartbeat.set(attempt=1)
     for _ in range(3):
         agent._poll_gang()
         clock.advance(59.0)
@@ -98,8 +98,8 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
     lab.fault = away
     Rescue(context).in_time(RescueMoment.NOTICE, 1, None, 0.0, SECONDS)
     lab.fault = lambda _request: None
-    assert (context.status.get("uncommitted_files") == 1) is saved
-    assert ("not everything is in the bucket" in context.status.body()["message"]) is not saved
+    assert (context.heartbeat.get("uncommitted_files") == 1) is saved
+    assert ("not everything is in the bucket" in context.heartbeat.body()["message"]) is not saved
     took = clock.monotonic() - began
     # A call under way is not cut: the agent leaves without it.
     assert back < took < SECONDS if saved else took < SECONDS + storage.TIMEOUT
@@ -143,8 +143,8 @@ def test_caches_are_stored_a_minute_after_a_start_without_steps_and_then_rarely(
     looks: list[float] = []
     monkeypatch.setattr(keeper, "_yield_to_the_job", lambda: looks.append(clock.monotonic()))
     context = agent_on(lab, clock, HEARTBEAT_SECONDS=30)
-    context.status.set(phase="run")
-    context.status.time("spawned")
+    context.heartbeat.set(phase="run")
+    context.heartbeat.time("spawned")
     for _ in range(200):
         context.keeper.keep()
         clock.advance(1.0)

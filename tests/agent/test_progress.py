@@ -182,12 +182,12 @@ def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -
     """A person who waits for the first steps sees them within seconds; a long training costs no more reports."""
     machine = lab.machine(HEARTBEAT_SECONDS=30)
     clock = VirtualClock()
-    status, now = machine.context(clock).status, clock.now()
-    assert status.pause(now) == 30, "before the start, changes of the phase are reported at once"
-    status.time("spawned")
-    assert [round(status.pause(now + age)) for age in (0, 8, 40, 400)] == [2, 2, 10, 30]
+    heartbeat, now = machine.context(clock).heartbeat, clock.now()
+    assert heartbeat.pause(now) == 30, "before the start, changes of the phase are reported at once"
+    heartbeat.time("spawned")
+    assert [round(heartbeat.pause(now + age)) for age in (0, 8, 40, 400)] == [2, 2, 10, 30]
     fast = lab.machine("fast", HEARTBEAT_SECONDS=0.2)
-    assert fast.context().status.pause(now) == 0.2
+    assert fast.context().heartbeat.pause(now) == 0.2
 
 
 def test_a_save_beyond_the_last_printed_step_does_not_hide_that_steps_are_printed(lab: AgentLab) -> None:
@@ -197,12 +197,12 @@ def test_a_save_beyond_the_last_printed_step_does_not_hide_that_steps_are_printe
     tracker.begin(trains=True)
     tracker.take_output(b"step 10 loss 0.5\n")
     tracker.observe(None)
-    by = context.status.get("progress_from")
+    by = context.heartbeat.get("progress_from")
     assert by not in ("", "commits")
     context.local.newest = 13
     tracker.observe(None, last=True)
-    assert (context.status.get("step"), context.status.get("progress_from")) == (13, by)
+    assert (context.heartbeat.get("step"), context.heartbeat.get("progress_from")) == (13, by)
     tracker.begin(trains=True)
     context.local.newest = 20
     tracker.observe(13)
-    assert context.status.get("progress_from") == "commits"
+    assert context.heartbeat.get("progress_from") == "commits"

@@ -16,7 +16,7 @@ from orchestrator.agent.cloud import storage
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings, read_settings
-from orchestrator.agent.telemetry.heartbeat import HeartbeatWriter, Status, heartbeat_name
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent, HeartbeatWriter, heartbeat_name
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog, LogShipper
 from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.bucket.object_names import WAKE
@@ -51,11 +51,11 @@ class ClockWithNews(VirtualClock):
             self._news()
 
 
-def reporting(lab: AgentLab, clock: Clock) -> tuple[Status, HeartbeatWriter]:
-    """Return the status of one machine and what writes it as a heartbeat."""
+def reporting(lab: AgentLab, clock: Clock) -> tuple[HeartbeatContent, HeartbeatWriter]:
+    """Return the content of one machine's heartbeat, and what writes it."""
     settings = settings_of(lab)
-    status = Status(settings, clock)
-    return status, HeartbeatWriter(settings, bucket_of(lab), status, clock)
+    heartbeat = HeartbeatContent(settings, clock)
+    return heartbeat, HeartbeatWriter(settings, bucket_of(lab), heartbeat, clock)
 
 
 def test_absent_and_unreachable_are_different(lab: AgentLab) -> None:
@@ -292,11 +292,11 @@ def test_heartbeat_is_written_though_the_disk_refuses(lab: AgentLab) -> None:
     """A state folder that cannot be written keeps no heartbeat back."""
     settings = settings_of(lab)
     settings.layout.status.mkdir(parents=True)
-    status = Status(settings, VirtualClock())
-    status.warn("logs", "disk is full")
+    heartbeat = HeartbeatContent(settings, VirtualClock())
+    heartbeat.warn("logs", "disk is full")
 
     with pytest.raises(OSError, match="directory"):
-        HeartbeatWriter(settings, bucket_of(lab), status, VirtualClock()).report()
+        HeartbeatWriter(settings, bucket_of(lab), heartbeat, VirtualClock()).report()
 
     assert lab.json(".tpuctl/heartbeat/1/0")["message"] == "logs: disk is full"
 
@@ -330,13 +330,13 @@ def test_a_machine_never_reports_sooner_than_its_object_may_change(lab: AgentLab
 
 def test_what_another_thread_has_reported_meanwhile_is_not_reported_twice(lab: AgentLab) -> None:
     """The first thread that comes reports the start of a job; what comes with it is in one report."""
-    status, reporter = reporting(lab, VirtualClock())
-    status.set(phase="run", attempts=1)
+    heartbeat, reporter = reporting(lab, VirtualClock())
+    heartbeat.set(phase="run", attempts=1)
     reporter.report()
     before = len(lab.writes)
     reporter.report(at_once=True)
     assert len(lab.writes) == before
-    status.set(attempts=2)
+    heartbeat.set(attempts=2)
     reporter.report(at_once=True)
     assert lab.json(heartbeat_name(1, 0))["attempts"] == 2
     reporter.report()
@@ -357,7 +357,7 @@ def test_the_count_of_an_earlier_release_is_continued(lab: AgentLab) -> None:
 def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(lab: AgentLab) -> None:
     """The agent ends then: the thread that has written the report would end before it calls the controller."""
     asked, answered = threading.Event(), threading.Event()
-    status, reporter = reporting(lab, VirtualClock())
+    heartbeat, reporter = reporting(lab, VirtualClock())
 
     def held(request: Request) -> Response | None:
         if request.query.get("name", "").startswith(WAKE):
@@ -366,7 +366,7 @@ def test_who_finds_the_last_report_written_waits_for_the_call_that_follows_it(la
         return None
 
     lab.fault = held
-    status.set(phase="done")
+    heartbeat.set(phase="done")
     writes, last = (threading.Thread(target=partial(reporter.report, at_once=True)) for _ in range(2))
     writes.start()
     assert asked.wait(10)
@@ -383,11 +383,11 @@ def test_the_first_phases_are_one_report(lab: AgentLab) -> None:
     """What passes at once is not worth a write, after which the next one has to wait."""
 
     def others_follow() -> None:
-        status.set(phase="restore")
-        status.set(phase="run")
+        heartbeat.set(phase="restore")
+        heartbeat.set(phase="run")
         reporter.report(at_once=True)
 
-    status, reporter = reporting(lab, ClockWithNews(others_follow))
+    heartbeat, reporter = reporting(lab, ClockWithNews(others_follow))
     reporter.report()
     assert [write for write in lab.writes if "heartbeat" in write] == [f"POST {heartbeat_name(1, 0)}"]
 

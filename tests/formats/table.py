@@ -105,7 +105,7 @@ def _local(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
     assert context.format.chosen == layout.format, context.format.chosen
     newest = context.checkpoints.newest()
     assert newest is not None
-    assert context.status.get("format") == layout.format
+    assert context.heartbeat.get("format") == layout.format
     if layout.tells:
         assert newest.step == 40, newest
     else:

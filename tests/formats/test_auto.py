@@ -94,7 +94,7 @@ def test_a_count_proves_no_target_and_grows_over_machines(lab: FormatLab) -> Non
         assert not context.committer.commit()
     assert step_now(context) == 2
     assert context.committer.proven is None
-    assert context.status.get("committed_counted") is True
+    assert context.heartbeat.get("committed_counted") is True
     other = lab.context(incarnation=2)
     newest = context.checkpoints.newest()
     assert other.restorer.restore(next_attempt(None, newest, "test", 0, counted=False)).counted
@@ -109,7 +109,7 @@ def test_the_step_that_the_job_reported_names_a_file_that_tells_none(lab: Format
     """It is better than a count, and proves no target either."""
     context = lab.context()
     context.committer.begin(1, None)
-    context.status.set(step=70)
+    context.heartbeat.set(step=70)
     assert saved(context, "snapshot.pt", archive({"x": 1}))
     assert step_now(context) == 70
     assert context.committer.proven is None

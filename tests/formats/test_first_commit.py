@@ -32,7 +32,7 @@ class Job:
             write(self.clock.now() - began)
             if self.clock.now() >= looked:
                 if self.context.committer.commit():
-                    return self.clock.now() - began, int(self.context.status.get("committed_step"))
+                    return self.clock.now() - began, int(self.context.heartbeat.get("committed_step"))
                 looked = self.clock.now() + (self.context.committer.pause or self.context.settings.poll)
             self.clock.advance(0.25)
         return None

@@ -115,6 +115,7 @@ RETIRED = {
     "LinePart": "LineType; a part is of a fleet's task",
     "StoredPart": "UploadPart",
     "Part": "ArchivedFile, MimePart",
+    "Status": "HeartbeatContent; a status is a deployment's, or Compute Engine's of a VM",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from orchestrator.agent.settings import read_settings
-from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent
 from orchestrator.agent.telemetry.logs import SEGMENT, JobLog
 from orchestrator.cli import console
 from orchestrator.cli.main import run
@@ -232,16 +232,16 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
 def test_a_heartbeat_holds_no_secret(tmp_path):
     """Neither its message nor a warning."""
     keys = {"DEPLOYMENT": "d", "BUCKET": "b", "INCARNATION": "1", "BUNDLE": "x", "COMMAND": "c"}
-    status = Status(
+    heartbeat = HeartbeatContent(
         read_settings({f"TPUCTL_{k}": v for k, v in keys.items()} | {"TPUCTL_ROOT": str(tmp_path)}),
         VirtualClock(),
     )
     redactor = Redactor()
     redactor.know("wandb", "the-secret-value")
-    status.masked = redactor.text
-    status.set(message="failed with the-secret-value")
-    status.warn("logs", "hf_" + "Q" * 34)
-    assert status.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
+    heartbeat.masked = redactor.text
+    heartbeat.set(message="failed with the-secret-value")
+    heartbeat.warn("logs", "hf_" + "Q" * 34)
+    assert heartbeat.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
 
 
 @pytest.mark.parametrize("token", shapes(9))

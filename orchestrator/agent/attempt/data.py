@@ -270,7 +270,7 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
     data = Data(context.settings.layout, context.shared)
     if not data.wants():
         return None
-    context.status.time("data_began")
+    context.heartbeat.time("data_began")
     task = Task("data", lambda: context.patiently("download the data", data.download))
     reported_at = 0.0
     try:
@@ -278,15 +278,15 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
             context.end_requests.wait(TICK)
             if context.clock.monotonic() - reported_at >= max(REPORT_EVERY, context.settings.heartbeat):
                 reported_at = context.clock.monotonic()
-                context.status.set(
+                context.heartbeat.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"
                 )
     except AgentMustEnd:
         data.stop.set()
         raise
-    context.status.set(message="")
+    context.heartbeat.set(message="")
     if isinstance(task.failed, FinalError):
         return JobOutcome(JobOutcomeKind.FAILED, f"data: {task.failed}")
     task.result()
-    context.status.time("data_done")
+    context.heartbeat.time("data_done")
     return None

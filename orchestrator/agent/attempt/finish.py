@@ -56,20 +56,20 @@ class Finish:
             return None
         newest = context.patiently("look for checkpoints", self._committed)
         committed = newest.step if newest is not None else None
-        if newest is not None and context.status.get("committed_step") is None:
+        if newest is not None and context.heartbeat.get("committed_step") is None:
             # If the job writes to the bucket itself, another worker may have made the last commit.
-            context.status.set(committed_step=newest.step)
+            context.heartbeat.set(committed_step=newest.step)
         found = context.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None:
             self._retain()
         if newest is not None and not found[0]:
             return Ending(EndingKind.DONE, outcome.message)
-        context.status.set(
+        context.heartbeat.set(
             phase=Phase.ENDED, message=f"{outcome.message}; its files are brought to the bucket"
         )
         if newest is None and not found[0] and not context.settings.worker:
             name = context.patiently("check the bucket", lambda: stray_in(context.bucket, since))
-            context.status.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
+            context.heartbeat.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
             return Ending(EndingKind.DONE, f"{outcome.message}; {in_words(rescued)} beside its checkpoints")
@@ -101,7 +101,7 @@ class Finish:
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return
         notice = ending.kind is EndingKind.NOTICE
-        committed = self._context.status.get("committed_step")
+        committed = self._context.heartbeat.get("committed_step")
         if not notice:
             # The report's step may be outdated by another worker's commit, so spend up to 10 s on a fresh answer.
             with contextlib.suppress(AgentError, OSError):
@@ -120,7 +120,7 @@ class Finish:
         noticed_at: Optional[float] = None
         while work.is_alive() and clock.monotonic() < end:
             work.join(TICK)
-            if not notice and noticed_at is None and self._context.status.get("notice"):
+            if not notice and noticed_at is None and self._context.heartbeat.get("notice"):
                 # Preempted while giving up: the remaining time is now that of a notice.
                 noticed_at = clock.monotonic()
                 end = min(end, noticed_at + RESCUE)

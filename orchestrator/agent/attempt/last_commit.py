@@ -49,14 +49,14 @@ def commit_in_time(context: AgentContext) -> None:
             while context.committer.commit():
                 continue
         except (AgentError, OSError) as error:
-            context.status.warn("last commit", str(error))
+            context.heartbeat.warn("last commit", str(error))
 
     thread = threading.Thread(target=commit, name="last-commit", daemon=True)
     thread.start()
     # The thread keeps running and may still succeed while the last report is written.
     thread.join(LAST_COMMIT)
     if thread.is_alive():
-        context.status.warn("last commit", f"not finished within {LAST_COMMIT:g} s")
+        context.heartbeat.warn("last commit", f"not finished within {LAST_COMMIT:g} s")
 
 
 def conclude(context: AgentContext, attempt: Attempt, outcome: JobOutcome) -> JobOutcome:
@@ -64,7 +64,7 @@ def conclude(context: AgentContext, attempt: Attempt, outcome: JobOutcome) -> Jo
     if outcome.code == 0:
         context.local.rest(in_order=True)
     message = last_commit(context, at_end=outcome.kind is JobOutcomeKind.DONE)
-    committed, target = context.status.get("committed_step"), _target(context)
+    committed, target = context.heartbeat.get("committed_step"), _target(context)
     if message and not (outcome.code == 0 and committed is None):
         return JobOutcome(
             JobOutcomeKind.FAILED, f"the last checkpoint cannot be saved in the bucket: {message}"

@@ -40,7 +40,7 @@ class NextAttempt:
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
-            context.status.set(failures=wanted.failures, message=lonely or outcome.message)
+            context.heartbeat.set(failures=wanted.failures, message=lonely or outcome.message)
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)

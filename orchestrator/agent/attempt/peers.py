@@ -30,7 +30,7 @@ def all_ended(context: AgentContext, attempt: Attempt, message: str) -> bool:
     if others:
         with contextlib.suppress(AgentError, OSError):
             context.shipper.ship(LAST_LOG_TIMEOUT)
-        context.status.set(phase=Phase.ENDED, message=message)
+        context.heartbeat.set(phase=Phase.ENDED, message=message)
     while others:
         if context.end_requests.overtaken(attempt.attempt):
             return False

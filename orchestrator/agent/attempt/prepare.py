@@ -29,14 +29,14 @@ def fetch_code(context: AgentContext) -> None:
     except AgentError as error:
         # `up` may replace a damaged archive, so it is retried like a missing one.
         raise OSError(str(error)) from error
-    context.status.time("fetched", again=False)
+    context.heartbeat.time("fetched", again=False)
 
 
 def pull_image(context: AgentContext) -> Optional[JobOutcome]:
     """Pull the image of `job.image`, if one is set; return an outcome if that fails, else None."""
     if context.container is None:
         return None
-    context.status.time("image_began")
+    context.heartbeat.time("image_began")
     try:
         context.patiently("read which image it is", context.container.known)
         context.container.pull()
@@ -46,8 +46,8 @@ def pull_image(context: AgentContext) -> Optional[JobOutcome]:
         # If a machine has pulled this image before, name and permissions are right: the registry is at fault.
         known = context.patiently("read which image it is", context.container.known)
         return JobOutcome(JobOutcomeKind.EXCUSED if known else JobOutcomeKind.FAILED, str(error))
-    context.status.time("image_ready")
-    context.status.set(image=context.container.pinned)
+    context.heartbeat.time("image_ready")
+    context.heartbeat.set(image=context.container.pinned)
     return None
 
 
@@ -66,7 +66,7 @@ def restore_checkpoint(context: AgentContext, attempt: Attempt) -> Tuple[Restore
 
     Must not run beside the job or a commit, since it moves files in the job's checkpoint folder.
     """
-    context.status.time("restore_began")
+    context.heartbeat.time("restore_began")
     restore = partial(context.restorer.restore, attempt)
     try:
         try:
@@ -82,7 +82,7 @@ def restore_checkpoint(context: AgentContext, attempt: Attempt) -> Tuple[Restore
         return NOTHING, JobOutcome(JobOutcomeKind.FAILED, f"restore: {error}")
     if context.format.at_end and not context.settings.checkpoints.in_bucket:
         context.patiently("restore outputs", partial(restore_outputs, context))
-    context.status.time("restored")
+    context.heartbeat.time("restored")
     return restored, None
 
 

@@ -67,7 +67,7 @@ class ProgressTracker:
         now = known(
             reported, printed, self._context.events.newest, saved, resumed, self._context.settings.target
         )
-        self._context.status.warn("job.progress", self._output.message)
+        self._context.heartbeat.warn("job.progress", self._output.message)
         self._measure(now, saved, resumed)
         if now == self._known:
             return
@@ -78,11 +78,11 @@ class ProgressTracker:
             # A save beyond the last printed step, as at every stop, does not make it a job that prints none.
             self._source = now.source
         rate = self._rate.value if printed.rate is None else printed.rate
-        self._context.status.set(
+        self._context.heartbeat.set(
             step=now.step, loss=now.loss, loss_step=now.loss_step, rate=rate, reported_target_steps=now.total,
             progress_from=self._source,
         )  # fmt: skip
-        self._context.status.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
+        self._context.heartbeat.warn("loss", "the loss of the job is not a number" if now.odd_loss else "")
 
     def _saved(self) -> Optional[int]:
         """Return the newest step that the job has saved, on disk or in the bucket; None if saves have no step."""
@@ -100,7 +100,7 @@ class ProgressTracker:
             self._save = saved
             self._context.save_interval.take_save(self._clock.monotonic())
             # A count of saves is not a step.
-            if not self._context.status.get("committed_counted"):
+            if not self._context.heartbeat.get("committed_counted"):
                 found += self._pauses.saved(self._clock.monotonic(), saved)
         for seconds in found:
             self._context.save_interval.take_measured(seconds)
@@ -114,17 +114,17 @@ class ProgressTracker:
         if now.step == self._known.step:
             return
         self.moved_at = self._clock.monotonic()
-        self._context.status.time("first_step", again=not self._began)
-        self._context.status.set(progress_at=self._clock.now())
+        self._context.heartbeat.time("first_step", again=not self._began)
+        self._context.heartbeat.set(progress_at=self._clock.now())
         self._began = True
 
     def _record_first_step(self, step: int, resumed: Optional[int]) -> None:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
-        self._context.status.set(began_at=step)
+        self._context.heartbeat.set(began_at=step)
         # If saves are only counted, the number is a guess and proves nothing.
-        counted = bool(self._context.status.get("committed_counted"))
+        counted = bool(self._context.heartbeat.get("committed_counted"))
         ignored = resumed is not None and step < resumed and not counted
         text = f"the job begins at step {step}, but step {resumed} is restored: "
-        self._context.status.warn(
+        self._context.heartbeat.warn(
             "resume", text + self._context.local.ignored_message(resumed) if ignored else ""
         )

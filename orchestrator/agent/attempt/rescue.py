@@ -106,7 +106,7 @@ class Rescue:
             if found:
                 self._upload_files(found, skipped, self._manifest(attempt, moment), self._hurried)
         except (AgentError, OSError) as error:
-            self._context.status.warn("rescue", f"not everything is in the bucket: {error}")
+            self._context.heartbeat.warn("rescue", f"not everything is in the bucket: {error}")
 
     def earlier(self) -> Tuple[UncommittedManifest, ...]:
         """Return the uncommitted files of earlier machines on which this same job exited with status 0."""
@@ -120,9 +120,9 @@ class Rescue:
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
         place, _, name = shown.partition("/")
-        if not shown and self._context.status.get("uncommitted_place") == BUCKET:
-            place, name = BUCKET, str(self._context.status.get("uncommitted"))
-        self._context.status.set(
+        if not shown and self._context.heartbeat.get("uncommitted_place") == BUCKET:
+            place, name = BUCKET, str(self._context.heartbeat.get("uncommitted"))
+        self._context.heartbeat.set(
             uncommitted_files=len(manifest.files), uncommitted_bytes=manifest.size,
             uncommitted_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
             uncommitted_state=self.state_of(place, name),
@@ -260,7 +260,7 @@ class Rescue:
         def failed(error: BaseException) -> None:
             if isinstance(error, FinalError):
                 raise error
-            self._context.status.warn("rescue", f"{doing}: {error}")
+            self._context.heartbeat.warn("rescue", f"{doing}: {error}")
 
         clock = self._clock
         remaining = (self._until or 0.0) - clock.monotonic()
@@ -308,11 +308,11 @@ class Uncommitted:
 
     def observe(self) -> None:
         """Update the heartbeat's `uncommitted` fields. Raise OSError or AgentError."""
-        status = self._context.status
-        if status.get("phase") != Phase.RUN or self._context.format.at_end:
+        heartbeat = self._context.heartbeat
+        if heartbeat.get("phase") != Phase.RUN or self._context.format.at_end:
             return
-        if status.get("committed_step") is not None:
-            status.set(uncommitted="", uncommitted_place="", uncommitted_state="")
+        if heartbeat.get("committed_step") is not None:
+            heartbeat.set(uncommitted="", uncommitted_place="", uncommitted_state="")
             return
         # By our own clock, since a job may set any modification time.
         now, named = self._context.clock.monotonic(), self._names()
@@ -325,7 +325,7 @@ class Uncommitted:
         if not name and not self._context.settings.worker:
             name = stray_in(self._context.bucket, self._since())
             place = BUCKET if name else ""
-        status.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
+        heartbeat.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
         """Return files that look like saves and are not about to be committed, newest first."""

@@ -64,8 +64,8 @@ class AttemptRunner:
         """
         context = self._context
         context.committer.end()
-        context.status.close_attempt()
-        context.status.set(
+        context.heartbeat.close_attempt()
+        context.heartbeat.set(
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
             failures=attempt.failures,
@@ -81,7 +81,7 @@ class AttemptRunner:
             progress_from="",
             message="",
         )
-        context.status.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
+        context.heartbeat.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._target_reached(attempt):
             prove = partial(context.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
@@ -118,11 +118,11 @@ class AttemptRunner:
             except AgentMustEnd:
                 raise
             except Exception as error:  # The attempt has already failed for another reason.
-                self._context.status.warn("restore", repr(error))
+                self._context.heartbeat.warn("restore", repr(error))
             return failed
-        self._context.status.set(phase=Phase.RESTORE, message="")
+        self._context.heartbeat.set(phase=Phase.RESTORE, message="")
         self._restored, outcome = self._wait(restore)
-        self._context.status.set(committed_counted=self._restored.counted)
+        self._context.heartbeat.set(committed_counted=self._restored.counted)
         return outcome
 
     def _install(self, attempt: Attempt) -> Optional[JobOutcome]:
@@ -157,14 +157,14 @@ class AttemptRunner:
         container = self._context.container
         if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
             return None
-        self._context.status.set(phase=Phase.SETUP, message="")
-        self._context.status.time("setup_began")
+        self._context.heartbeat.set(phase=Phase.SETUP, message="")
+        self._context.heartbeat.time("setup_began")
         self._context.log.say(f"setup runs, for code {settings.bundle[:12]}")
         outcome = self._run_command(
             attempt, settings.setup, for_setup(job_environ(self._context, attempt, self._restored.path))
         )
         if outcome.kind is JobOutcomeKind.DONE:
-            self._context.status.time("setup_done")
+            self._context.heartbeat.time("setup_done")
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._context.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
             return None
@@ -192,7 +192,7 @@ class AttemptRunner:
             say(note)
             context.log.say(note)
         attempts = self.record.attempts + 1
-        context.status.set(phase=Phase.RUN, attempts=attempts, message="; ".join(found)[:MESSAGE])
+        context.heartbeat.set(phase=Phase.RUN, attempts=attempts, message="; ".join(found)[:MESSAGE])
         self._save_record(attempts=attempts)
         # Reported before the start: a machine that loses its disk learns from the bucket that the job had started.
         with contextlib.suppress(AgentError, OSError):
@@ -208,7 +208,7 @@ class AttemptRunner:
             outcome = self._run_command(attempt, settings.command, environ, settings.target, context.format)
         finally:
             context.save_interval.end(
-                lost=(context.status.get("step") or 0) > (context.status.get("committed_step") or 0)
+                lost=(context.heartbeat.get("step") or 0) > (context.heartbeat.get("committed_step") or 0)
             )
         if outcome.kind is JobOutcomeKind.OVERTAKEN:
             return outcome
@@ -219,8 +219,8 @@ class AttemptRunner:
 
     def conclude_finished(self, attempt: Attempt) -> JobOutcome:
         """Commit and judge a job that exited with status 0 under an earlier agent, without running it again."""
-        status, step = self._context.status, attempt.resume_step
-        status.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
+        heartbeat, step = self._context.heartbeat, attempt.resume_step
+        heartbeat.set(attempt=attempt.attempt, resumed_from=step, committed_step=step, exit_code=0)
         self._context.committer.begin(attempt.attempt, step, proven=not self._target_reached(attempt))
         target, framework = self._settings.target, self._context.format
         outcome = outcome_of(0, target, self.record.reached, self._context.committer.proven, framework)
@@ -267,12 +267,12 @@ class AttemptRunner:
             with contextlib.suppress(OSError):
                 self.record = attempt_record.save(layout, self.record.with_session(job.session))
             if framework is not None:
-                context.status.time("spawned")
+                context.heartbeat.time("spawned")
             outcome = self._wait_for_end(job, attempt, target, framework, what)
             is_set_up = framework is None and outcome.kind is JobOutcomeKind.DONE
             return (context.container.keep_setup() if is_set_up and context.container else None) or outcome
         except AgentMustEnd as must_end:
-            context.status.set(phase=Phase.STOPPING, message=must_end.ending.message)
+            context.heartbeat.set(phase=Phase.STOPPING, message=must_end.ending.message)
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
             cut_off = must_end.ending.kind is EndingKind.CUT_OFF
@@ -287,7 +287,7 @@ class AttemptRunner:
         finally:
             self._clear(job)
             self._progress.observe(attempt.resume_step, last=True)
-            context.status.set(exit_code=job.exit_code())
+            context.heartbeat.set(exit_code=job.exit_code())
 
     def _save_record(self, **changes: Any) -> None:
         """Write state/job.json before the event that it records; wait while the disk is full."""
@@ -334,7 +334,7 @@ class AttemptRunner:
             self._context.end_requests.wait(TICK)
 
     def _stalled(self) -> bool:
-        committed_at = self._context.status.get("committed_at") or 0.0
+        committed_at = self._context.heartbeat.get("committed_at") or 0.0
         if not self._settings.stall or self._clock.now() - committed_at < self._settings.stall:
             return False
         moved_at = max(self._progress.moved_at, self._context.log.last_at)
@@ -344,7 +344,7 @@ class AttemptRunner:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()
-            self._context.status.warn("clear", f"processes {living} do not die" if living else "")
+            self._context.heartbeat.warn("clear", f"processes {living} do not die" if living else "")
             if not living:
                 self._context.local.rest()
                 self._context.log.settle()

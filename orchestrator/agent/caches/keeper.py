@@ -37,7 +37,7 @@ from orchestrator.agent.end_requests import EndRequests
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import each
-from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.contract.bucket.limits import IN_MEMORY
 from orchestrator.contract.bucket.object_names import CACHES
@@ -64,7 +64,7 @@ class CacheKeeper:
         settings: Settings,
         bucket: JobBucket,
         caches: Caches,
-        status: Status,
+        heartbeat: HeartbeatContent,
         log: JobLog,
         end_requests: EndRequests,
         clock: Clock,
@@ -73,13 +73,13 @@ class CacheKeeper:
     ) -> None:
         self._settings, self._bucket, self._caches = settings, bucket, caches
         self._shared, self._clock = shared, clock
-        self._status, self._log, self._end_requests = status, log, end_requests
+        self._heartbeat, self._log, self._end_requests = heartbeat, log, end_requests
         self._checked_at = 0.0
 
     def keep(self) -> None:
         """Store what is new since the last call; called periodically by a thread of its own."""
-        status, timings = self._status, self._status.body()["timings"]
-        if status.get("phase") != Phase.RUN or "spawned" not in timings:
+        heartbeat, timings = self._heartbeat, self._heartbeat.body()["timings"]
+        if heartbeat.get("phase") != Phase.RUN or "spawned" not in timings:
             return
         waited = self._clock.now() - timings["spawned"]
         if "first_step" not in timings and waited < AFTER_START:
@@ -87,7 +87,7 @@ class CacheKeeper:
         back = self._caches.programs_restored
         if back is not None:
             now = len(programs(self._settings.layout))
-            status.set(xla_programs_restored=back, xla_programs_compiled=max(0, now - back))
+            heartbeat.set(xla_programs_restored=back, xla_programs_compiled=max(0, now - back))
         rests = self._clock.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
         # All workers have the same caches, so worker 0 alone stores them.
         if self._settings.worker or (self._checked_at and rests):
@@ -99,7 +99,7 @@ class CacheKeeper:
             except (AgentError, OSError) as error:
                 # The seconds of a notice belong to the checkpoint: that is no fault that anybody could mend.
                 message = "" if self._is_ending() else str(error)
-            status.warn(f"keep {cache.title}", message)
+            heartbeat.warn(f"keep {cache.title}", message)
         self._checked_at = self._clock.monotonic()
 
     def store(self, cache: Cache) -> str:
@@ -214,7 +214,7 @@ class CacheKeeper:
             raise AgentError("the machine is about to go")
 
     def _is_ending(self) -> bool:
-        return self._end_requests.ended_at is not None or bool(self._status.get("notice"))
+        return self._end_requests.ended_at is not None or bool(self._heartbeat.get("notice"))
 
     def _retain(self) -> None:
         """Delete the oldest keys of each cache, and pieces older than a day that no manifest names."""

@@ -32,7 +32,7 @@ from orchestrator.agent.machine.emulator_guard import is_local_machine
 from orchestrator.agent.machine.venv import PYTHON
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import each, say
-from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent
 from orchestrator.agent.telemetry.logs import JobLog
 from orchestrator.contract.machine_errors import AgentError, DamagedError
 from orchestrator.contract.phase import Phase
@@ -56,14 +56,14 @@ class Caches:
         settings: Settings,
         environ: Mapping[str, str],
         bucket: JobBucket,
-        status: Status,
+        heartbeat: HeartbeatContent,
         log: JobLog,
         container: Callable[[], str] = str,
     ) -> None:
         self._settings, self._environ, self._bucket = settings, environ, bucket
         self.moves = is_local_machine(environ)
         """Whether folders of another machine have other paths: only on a local cloud."""
-        self._status, self._log, self._container = status, log, container
+        self._heartbeat, self._log, self._container = heartbeat, log, container
         self._state = settings.layout.status.parent
         self._given_up = False
         self.wanted: List[Cache] = []
@@ -80,10 +80,10 @@ class Caches:
         except (AgentError, OSError, ValueError) as error:
             self._note(f"nothing is kept from machine to machine: {error}")
             return
-        self._status.time("unpack_began")
+        self._heartbeat.time("unpack_began")
         notes = [one for one in each(self.restore_one, missing, PARALLEL) if one]
         if notes:
-            self._status.time("unpacked")
+            self._heartbeat.time("unpacked")
         for text in notes:
             self._note(text)
         self.programs_restored = len(programs(self._settings.layout))
@@ -144,7 +144,7 @@ class Caches:
             generation = held.generation
             manifest = parse(held.data, name)
             paths = self._check(cache, manifest)
-            self._status.set(phase=Phase.SETUP, message=f"restoring {cache.title} from an earlier machine")
+            self._heartbeat.set(phase=Phase.SETUP, message=f"restoring {cache.title} from an earlier machine")
             self._unpack(cache, manifest, staged, paths)
             self._move(cache, manifest, staged, generation)
         except (AgentError, OSError, ValueError) as error:

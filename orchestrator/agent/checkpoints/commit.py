@@ -25,7 +25,7 @@ from orchestrator.agent.checkpoints.local_checkpoints import (
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say
-from orchestrator.agent.telemetry.heartbeat import Status
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent
 from orchestrator.contract.bucket.manifest import Manifest, StoredFile, file_name, manifest_name, parse
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import LocalSave, SaveState
@@ -49,13 +49,13 @@ class Committer:
 
     def __init__(
         self, settings: Settings, bucket: JobBucket, *, checkpoints: BucketCheckpoints, attempts: AttemptStore,
-        local: LocalCheckpoints, status: Status, clock: Clock,
+        local: LocalCheckpoints, heartbeat: HeartbeatContent, clock: Clock,
     ) -> None:  # fmt: skip
         self._settings, self._bucket, self._clock = settings, bucket, clock
         self._checkpoints = checkpoints
         self._attempts = attempts
         self._local = local
-        self._status = status
+        self._heartbeat = heartbeat
         self._lock = threading.Lock()
         self._attempt, self._start, self._in_bucket = 0, -1, settings.checkpoints.in_bucket
         self._floor: Optional[int] = None
@@ -102,7 +102,7 @@ class Committer:
             if self._in_bucket:
                 return self._note()
             whole = [one for one in self._local.checkpoints() if one.complete]
-            self._status.set(format=self._local.format.chosen)
+            self._heartbeat.set(format=self._local.format.chosen)
             pending = self._pending(whole)
             self._commit_all(pending)
             # A gang leaves a later save until it has agreed on it.
@@ -255,7 +255,7 @@ class Committer:
         newest = self._checkpoints.newest()
         if newest is None or (self._floor is not None and newest.step <= self._floor):
             return False
-        self._status.set(format=self._local.format.chosen)
+        self._heartbeat.set(format=self._local.format.chosen)
         self._committed(newest.step)
         return True
 
@@ -274,7 +274,7 @@ class Committer:
                 # After a kill everything is sent again: objects without a manifest prove nothing.
                 files = self._upload(checkpoint, number, folder)
                 self._manifest(checkpoint, number, tuple(files), newest=newest)
-                self._status.set(commit_seconds=round(self._clock.monotonic() - began, 3))
+                self._heartbeat.set(commit_seconds=round(self._clock.monotonic() - began, 3))
         finally:
             if folder is not None:
                 shutil.rmtree(str(folder), ignore_errors=True)
@@ -299,7 +299,7 @@ class Committer:
         floor = self._floor_of_saves()
         if checkpoint.own_step is not None and checkpoint.own_step > floor:
             return checkpoint.own_step
-        reported = self._status.get("step")
+        reported = self._heartbeat.get("step")
         return max(floor + 1, reported if isinstance(reported, int) else 0)
 
     def _manifest(
@@ -391,10 +391,10 @@ class Committer:
                 raise
 
     def _committed(self, step: int, *, proven: bool = True, newest: bool = True) -> None:
-        earlier = [one for one in self._status.get("committed_steps") if one != step]
+        earlier = [one for one in self._heartbeat.get("committed_steps") if one != step]
         listed = sorted([step, *earlier], reverse=True) if not newest else [step, *earlier]
-        self._status.set(committed_at=self._clock.now(), committed_steps=listed[:RECENT])
+        self._heartbeat.set(committed_at=self._clock.now(), committed_steps=listed[:RECENT])
         if newest:
             self._floor = step
             self.proven = step if proven else self.proven
-            self._status.set(committed_step=step, committed_counted=not proven)
+            self._heartbeat.set(committed_step=step, committed_counted=not proven)

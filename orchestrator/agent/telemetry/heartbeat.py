@@ -42,7 +42,7 @@ def heartbeat_name(incarnation: int, worker: int) -> str:
     return f"{HEARTBEAT}{incarnation}/{worker}"
 
 
-class Status:
+class HeartbeatContent:
     """
     The content of the heartbeat, changed by many threads; *changes* counts the changes.
 
@@ -57,7 +57,7 @@ class Status:
         self._timings: Dict[str, float] = {}
         self._trained: List[Training] = []
         self._trained_before: List[Training] = []
-        self._heartbeat = settings.heartbeat
+        self._interval = settings.heartbeat
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "attempts", "failures", "uncommitted_files", "uncommitted_bytes"), 0),
@@ -123,7 +123,7 @@ class Status:
         with self._lock:
             started = self._timings.get("spawned")
         age = math.inf if started is None else now - started
-        return report_pause(age, self._heartbeat)
+        return report_pause(age, self._interval)
 
     def warn(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""
@@ -148,11 +148,13 @@ class Status:
 class HeartbeatWriter:
     """Writes the heartbeat at most once a second, the limit of Cloud Storage for one object."""
 
-    def __init__(self, settings: Settings, bucket: JobBucket, status: Status, clock: Clock) -> None:
+    def __init__(
+        self, settings: Settings, bucket: JobBucket, content: HeartbeatContent, clock: Clock
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._bucket = bucket
-        self._status = status
+        self._content = content
         self._lock = threading.Lock()
         self._name = heartbeat_name(settings.incarnation, settings.worker)
         self._write_interval = min(1.0, settings.heartbeat)
@@ -174,7 +176,7 @@ class HeartbeatWriter:
         *timeout* bounds the upload. *at_once* skips the wait for further changes, since the job waits for
         this call. Raise OSError or AgentError if either cannot be written.
         """
-        asked, wanted = self._clock.monotonic(), self._status.changes
+        asked, wanted = self._clock.monotonic(), self._content.changes
         if not at_once:
             # One write a second is the limit, so changes that follow at once go into the same write.
             self._clock.wait(self._gathers())
@@ -184,12 +186,12 @@ class HeartbeatWriter:
             bound = timeout if timeout is not None else max(5.0, self._settings.heartbeat)
             began = self._clock.monotonic()
             try:
-                write_atomically(self._settings.layout.status, _text(self._status.body()) + "\n")
+                write_atomically(self._settings.layout.status, _text(self._content.body()) + "\n")
             finally:
                 # Read before the first write overwrites it: a machine that lost its disk learns its past from it.
-                self._status.inherit(self._read_before(bound))
+                self._content.inherit(self._read_before(bound))
                 self._clock.wait(self._rest())  # sooner, the bucket answers 429
-                changes, body = self._status.changes, self._status.body()
+                changes, body = self._content.changes, self._content.body()
                 self._bucket.write(self._name, _text(body).encode(), timeout=bound)
                 self._last, self._reported_at, self._reported = self._clock.monotonic(), began, changes
             # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a
@@ -204,11 +206,11 @@ class HeartbeatWriter:
         of the job. Then only that is reported, and the job does not wait a second until the object may be
         written again.
         """
-        phase, target = self._status.get("phase"), self._settings.target
+        phase, target = self._content.get("phase"), self._settings.target
         ends = (
-            phase == Phase.RUN and target is not None and (self._status.get("committed_step") or 0) >= target
+            phase == Phase.RUN and target is not None and (self._content.get("committed_step") or 0) >= target
         )
-        passing = (ends or phase in _PASSING) and not self._status.get("notice")
+        passing = (ends or phase in _PASSING) and not self._content.get("notice")
         return self._write_interval if passing else self._rest()
 
     def _rest(self) -> float:
