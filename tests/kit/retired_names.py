@@ -116,6 +116,7 @@ RETIRED = {
     "StoredPart": "UploadPart",
     "Part": "ArchivedFile, MimePart",
     "Status": "HeartbeatContent; a status is a deployment's, or Compute Engine's of a VM",
+    "Queued": "SlurmTask; queued is a resource",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -14,7 +14,7 @@ from orchestrator.domain.spec import FLEET_COMMAND, FleetSpec, JobSpec
 from orchestrator.planning.decide import decide
 from orchestrator.planning.fleet.deployments import SlurmController, fleet_of, node_names, node_spec
 from orchestrator.planning.fleet.tasks import (
-    Queued,
+    SlurmTask,
     Submission,
     TaskState,
     grid,
@@ -101,23 +101,23 @@ def test_what_has_neither_ended_nor_been_cancelled_must_be_in_the_queue():
 
 def test_a_copy_that_waits_of_a_task_that_has_ended_is_found():
     """One that runs is left to the agent, which looks for the end; other jobs of Slurm are not ours."""
-    queued = [
-        Queued("sweep", 0, "RUNNING", "7", 1, "demo-001"),
-        Queued("sweep", 1, "PENDING", "7", 2, held=True),
-        Queued("sweep", 2, "PENDING", "7", 0),
-        Queued("other", 1, "PENDING", "8", 0),
+    slurm_tasks = [
+        SlurmTask("sweep", 0, "RUNNING", "7", 1, "demo-001"),
+        SlurmTask("sweep", 1, "PENDING", "7", 2, held=True),
+        SlurmTask("sweep", 2, "PENDING", "7", 0),
+        SlurmTask("other", 1, "PENDING", "8", 0),
     ]
-    assert waiting_copies({"sweep": {0: TaskState.DONE, 1: TaskState.DONE}}, queued) == (queued[1],)
+    assert waiting_copies({"sweep": {0: TaskState.DONE, 1: TaskState.DONE}}, slurm_tasks) == (slurm_tasks[1],)
 
 
 def test_the_mark_of_an_end_counts_more_than_the_queue():
     """A task that Slurm still shows has ended when the bucket says so; one that nobody shows waits."""
-    queued = [
-        Queued("sweep", 0, "RUNNING", "7", 1, "demo-001"),
-        Queued("sweep", 1, "RUNNING", "7", 2, "demo-002"),
-        Queued("other", 2, "RUNNING", "8", 0, "demo-003"),
+    slurm_tasks = [
+        SlurmTask("sweep", 0, "RUNNING", "7", 1, "demo-001"),
+        SlurmTask("sweep", 1, "RUNNING", "7", 2, "demo-002"),
+        SlurmTask("other", 2, "RUNNING", "8", 0, "demo-003"),
     ]
-    (job,) = rows([a_submission(cancelled=(3,))], {"sweep": {0: TaskState.DONE}}, queued)
+    (job,) = rows([a_submission(cancelled=(3,))], {"sweep": {0: TaskState.DONE}}, slurm_tasks)
     shown = [(task.state.value, task.node, task.restarts) for task in job.tasks]
     assert shown == [("done", "", 1), ("running", "demo-002", 2), ("waiting", "", 0), ("cancelled", "", 0)]
     assert job.count(TaskState.RUNNING) == 1

@@ -11,7 +11,7 @@ from orchestrator.planning.fleet.gate import (
     gate,
     under_wrong_account,
 )
-from orchestrator.planning.fleet.tasks import After, Queued, TaskState, again_of
+from orchestrator.planning.fleet.tasks import After, SlurmTask, TaskState, again_of
 from tests.planning.test_fleet import a_submission
 
 OPEN, HELD = Gate(), Gate(Hold.ASKED)
@@ -19,7 +19,7 @@ OPEN, HELD = Gate(), Gate(Hold.ASKED)
 
 def queued(job, array, number=0, state="PENDING", **more):
     """Return a task in Slurm's queue."""
-    return Queued(job, number, state, str(array), **more)
+    return SlurmTask(job, number, state, str(array), **more)
 
 
 @pytest.mark.parametrize(

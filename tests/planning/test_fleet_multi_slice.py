@@ -11,7 +11,7 @@ from orchestrator.planning.fleet.multi_slice import (
     shortage,
 )
 from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase, SlurmNode
-from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
+from orchestrator.planning.fleet.tasks import SlurmTask, Submission, TaskState
 
 A, B, ZONES = "z-a", "z-b", ("z-a", "z-b")
 TASK = MultiSliceTask("wide", 0, 2)
@@ -39,8 +39,8 @@ def test_only_multi_slice_tasks_that_may_begin_and_have_no_nodes_are_looked_at()
         submission("late", (3, 4), 9.0), submission(), submission("one", (1, 1)), submission("held", held=True),
         submission("next", after={"wide": "ok"}),
     ]  # fmt: skip
-    queued = [Queued("wide", 0, "RUNNING", "1", node="n-[1-2]")]
-    found = multi_slice_tasks(submissions, {"late": {0: TaskState.DONE}}, queued)
+    slurm_tasks = [SlurmTask("wide", 0, "RUNNING", "1", node="n-[1-2]")]
+    found = multi_slice_tasks(submissions, {"late": {0: TaskState.DONE}}, slurm_tasks)
     assert found == (MultiSliceTask("wide", 1, 2), MultiSliceTask("late", 1, 3))
     assert multi_slice_tasks([submission(user="bob")], {}, [], {"bob"}) == ()
 

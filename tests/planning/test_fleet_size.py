@@ -15,7 +15,7 @@ from orchestrator.planning.fleet.size import (
     nodes_waited_for,
     resize,
 )
-from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState
+from orchestrator.planning.fleet.tasks import SlurmTask, Submission, TaskState
 from orchestrator.planning.fleet.users import FleetUsers
 
 IDLE, BUSY, DOWN = (SlurmNode(frozenset({state})) for state in ("IDLE", "ALLOCATED", "DOWN"))
@@ -83,25 +83,28 @@ def test_without_min_idle_a_fleet_keeps_its_size():
 def test_a_task_waits_for_a_node_when_neither_a_mark_nor_slurm_says_otherwise():
     """One that waits for another job, or is held, gets no node by waiting."""
     submission = Submission("sweep", tuple({} for _ in range(5)), JobSpec("x"), "b", "s", 1.0, cancelled=(4,))
-    queued = [Queued("sweep", 1, "RUNNING", "7", 0, "demo-001"), Queued("sweep", 3, "PENDING", "7")]
-    assert nodes_waited_for([submission], {"sweep": {0: TaskState.DONE}}, queued) == 2
+    slurm_tasks = [
+        SlurmTask("sweep", 1, "RUNNING", "7", 0, "demo-001"),
+        SlurmTask("sweep", 3, "PENDING", "7"),
+    ]
+    assert nodes_waited_for([submission], {"sweep": {0: TaskState.DONE}}, slurm_tasks) == 2
     assert nodes_waited_for([submission], {"sweep": {0: TaskState.DONE}}, []) == 3
     assert nodes_waited_for([replace(submission, held=True)], {}, []) == 0
-    assert nodes_waited_for([replace(submission, slices=(2, 4))], {}, queued) == 12
+    assert nodes_waited_for([replace(submission, slices=(2, 4))], {}, slurm_tasks) == 12
     later = replace(submission, name="later", after={"sweep": "ok"})
-    assert nodes_waited_for([submission, later], {"sweep": {0: TaskState.DONE}}, queued) == 2
+    assert nodes_waited_for([submission, later], {"sweep": {0: TaskState.DONE}}, slurm_tasks) == 2
 
 
 def test_nodes_are_wanted_for_users_who_may_use_them():
     """Not for one whose budget is spent, and for nobody more than the limit leaves."""
     one = Submission("one", ({},) * 5, JobSpec("x"), "b", "", 0.0, user="bob")
     two = replace(one, name="two", user="alice")
-    queued = [Queued("one", 0, "RUNNING", "7", node="demo-001")]
-    assert nodes_waited_for([one, two], {}, queued) == 9
-    assert nodes_waited_for([one, two], {}, queued, over_budget={"alice"}) == 4
+    slurm_tasks = [SlurmTask("one", 0, "RUNNING", "7", node="demo-001")]
+    assert nodes_waited_for([one, two], {}, slurm_tasks) == 9
+    assert nodes_waited_for([one, two], {}, slurm_tasks, over_budget={"alice"}) == 4
     fleet_users = FleetUsers({"bob": UserSpec(nodes=3)})
-    assert nodes_waited_for([one, two], {}, queued, fleet_users) == 7
-    assert nodes_waited_for([one], {}, queued, FleetUsers({"bob": UserSpec(nodes=1)})) == 0
+    assert nodes_waited_for([one, two], {}, slurm_tasks, fleet_users) == 7
+    assert nodes_waited_for([one], {}, slurm_tasks, FleetUsers({"bob": UserSpec(nodes=1)})) == 0
 
 
 def test_a_short_task_between_two_looks_is_no_idleness():

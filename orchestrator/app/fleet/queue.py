@@ -14,7 +14,7 @@ from orchestrator.errors import TpuctlError, UsageError
 from orchestrator.planning.fleet.gate import Gate, gate
 from orchestrator.planning.fleet.multi_slice import Shortage, multi_slice_tasks, shortage
 from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase, SlurmNode
-from orchestrator.planning.fleet.tasks import JobRow, Queued, Submission, rows, task_folder
+from orchestrator.planning.fleet.tasks import JobRow, SlurmTask, Submission, rows, task_folder
 from orchestrator.planning.fleet.users import FleetUsers
 
 NO_JOB = "see: tpuctl fleet queue"
@@ -42,7 +42,7 @@ class Queue:
 class SlurmAnswer:
     """What Slurm says: tasks and, for jobs of several slices, nodes; *message* is why it did not answer."""
 
-    queued: tuple[Queued, ...] = ()
+    slurm_tasks: tuple[SlurmTask, ...] = ()
     nodes: Mapping[str, SlurmNode] = field(default_factory=dict)
     message: str = ""
 
@@ -51,9 +51,9 @@ def ask_slurm(fleet: Fleet, jobs: Sequence[Submission]) -> SlurmAnswer:
     """Return what Slurm says now, as far as these jobs need it."""
     try:
         slurm = fleet.slurm()
-        queued = slurm.queue()
+        slurm_tasks = slurm.queue()
         multi_slice = any(submission.slices[0] > 1 for submission in jobs)
-        return SlurmAnswer(queued, slurm.node_states() if multi_slice else {})
+        return SlurmAnswer(slurm_tasks, slurm.node_states() if multi_slice else {})
     except TpuctlError as error:
         return SlurmAnswer(message=error.message)
 
@@ -72,7 +72,7 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
 
     The ends of tasks are read here, after Slurm's *answer*: a task that ends between the two is in one of them.
     """
-    found, queued = read.jobs, answer.queued
+    found, slurm_tasks = read.jobs, answer.slurm_tasks
     known = {submission.name: submission for submission in found}
     submissions = found if name is None else (known[name],)
     ended = job_store.all_ended(store, found)
@@ -80,11 +80,11 @@ def queue(store: Store, read: ReadSubmissions, name: str | None, answer: SlurmAn
     owing = user_store.over_budget(store)
     # By what Slurm says alone: who has brought them up is another computer, perhaps.
     there = [FleetNode(node, FleetNodePhase.UP, observed) for node, observed in answer.nodes.items()]
-    tasks = multi_slice_tasks(found, ended, queued, owing) if there else ()
+    tasks = multi_slice_tasks(found, ended, slurm_tasks, owing) if there else ()
     lacks = {task.job: lack for task in tasks if (lack := shortage([task], there)) is not None}
     gates = {submission.name: gate(submission, known, ended, owing) for submission in submissions}
     return Queue(
-        rows(submissions, ended, queued), answer.message, gates, known, fleet_users, read.unread, lacks
+        rows(submissions, ended, slurm_tasks), answer.message, gates, known, fleet_users, read.unread, lacks
     )
 
 

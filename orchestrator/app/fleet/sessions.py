@@ -315,22 +315,22 @@ class Fleet:
             if submission.cancelled and only in ("", submission.name)
         ]
         under = {name: fleet_users.options(submissions[name]) for name in gates}
-        queued = slurm.queue() if gates or dropped or any(ended.values()) else ()
+        slurm_tasks = slurm.queue() if gates or dropped or any(ended.values()) else ()
         # The `cancel` was killed before it told Slurm, or Slurm was told to queue them meanwhile.
-        slurm.cancel(cancelled(dropped, queued))
-        if copied := {one.job for one in waiting_copies(ended, queued)}:
+        slurm.cancel(cancelled(dropped, slurm_tasks))
+        if copied := {one.job for one in waiting_copies(ended, slurm_tasks)}:
             # Read once more: a `retry` since then has queued its tasks on purpose.
             still = job_store.all_ended(self.head.store, [submissions[name] for name in copied])
-            slurm.cancel(waiting_copies(still, queued))
-        if misfiled := under_wrong_account(under, queued):
+            slurm.cancel(waiting_copies(still, slurm_tasks))
+        if misfiled := under_wrong_account(under, slurm_tasks):
             # Queued before there were users or priorities; waiting tasks lose nothing by being queued again.
             slurm.cancel(misfiled)
-            queued = tuple(one for one in queued if one not in misfiled)
+            slurm_tasks = tuple(one for one in slurm_tasks if one not in misfiled)
         for name, allowed in gates.items():
-            there = {one.number for one in queued if one.job == name}
+            there = {one.number for one in slurm_tasks if one.job == name}
             missing = [number for number in wanted[name] if number not in there]
             if missing:
-                after = dependencies(allowed, queued)
+                after = dependencies(allowed, slurm_tasks)
                 closed = allowed.hold is not Hold.NONE or bool(allowed.waits and not after)
                 try:
                     slurm.submit(
@@ -344,10 +344,10 @@ class Fleet:
                 except RemoteError as error:
                     wrong[name] = error
                 # Whether Slurm refuses this job, or does not answer at all: then this raises.
-                queued = slurm.queue()
+                slurm_tasks = slurm.queue()
         if only in wrong:
             raise wrong[only]
-        for correction in corrections(gates, queued):
+        for correction in corrections(gates, slurm_tasks):
             slurm.correct(correction)
         return wrong
 

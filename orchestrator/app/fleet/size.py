@@ -216,16 +216,16 @@ def load_of(fleet: Fleet, slurm: Slurm) -> Load:
     submissions = job_store.read_all(fleet.head.store).jobs
     # In this order: what begins or ends in between is counted once at most, so no node is requested in vain.
     observations = slurm.node_states()
-    queued = slurm.queue()
+    slurm_tasks = slurm.queue()
     ended = job_store.all_ended(fleet.head.store, submissions)
-    taken = {name for one in queued for name in node_list(one.node)}
+    taken = {name for one in slurm_tasks for name in node_list(one.node)}
     observations = {
         name: replace(node, states=node.states | {"ALLOCATED"}) if name in taken else node
         for name, node in observations.items()
     }
     fleet_users, over = user_store.read_users(fleet.head.store), user_store.over_budget(fleet.head.store)
     return Load(
-        nodes_waited_for(submissions, ended, queued, fleet_users, over), observations,
-        multi_slice_tasks(submissions, ended, queued, over),
+        nodes_waited_for(submissions, ended, slurm_tasks, fleet_users, over), observations,
+        multi_slice_tasks(submissions, ended, slurm_tasks, over),
         any(submission.slices[1] > 1 for submission in submissions),
     )  # fmt: skip

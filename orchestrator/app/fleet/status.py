@@ -20,7 +20,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names
 from orchestrator.planning.fleet.fleet_cost import Amount
 from orchestrator.planning.fleet.size import FleetNodePhase, wanted_nodes
-from orchestrator.planning.fleet.tasks import Queued
+from orchestrator.planning.fleet.tasks import SlurmTask
 from orchestrator.pricing.cost import Estimate
 from orchestrator.pricing.cost_so_far import cost_so_far
 
@@ -96,12 +96,12 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     assert fleet.spec.fleet is not None  # noqa: S101 (what a fleet's file has)
     size = fleet.spec.fleet
     waiting, message, wanted, nowhere = 0, "", None, SlurmController("", fleet.port, "")
-    queued: tuple[Queued, ...] = ()
+    slurm_tasks: tuple[SlurmTask, ...] = ()
     try:
         slurm = fleet.slurm()
         states = slurm.nodes()
-        queued = slurm.queue()
-        for one in queued:
+        slurm_tasks = slurm.queue()
+        for one in slurm_tasks:
             tasks |= dict.fromkeys(node_list(one.node), f"{one.job}/{one.number}")
             waiting += not one.node
         load = load_of(fleet, slurm)
@@ -118,7 +118,9 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         rows.append(FleetNodeRow(name, state, zone, states.get(name, ""), tasks.get(name, "")))
         costs.append(_cost(session))
     requested = sum(fleet.phase(name) is not FleetNodePhase.NONE for name in names)
-    users = tuple(_users(choice, fleet, queued, reporter)) if not isinstance(world.bucket, Absent) else ()
+    users = (
+        tuple(_users(choice, fleet, slurm_tasks, reporter)) if not isinstance(world.bucket, Absent) else ()
+    )
     price = fleet.price().node
     return FleetStatus(
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}),
@@ -128,13 +130,15 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
     )  # fmt: skip
 
 
-def _users(choice: Choice, fleet: Fleet, queued: Sequence[Queued], reporter: Reporter) -> Iterator[UserRow]:
+def _users(
+    choice: Choice, fleet: Fleet, slurm_tasks: Sequence[SlurmTask], reporter: Reporter
+) -> Iterator[UserRow]:
     fleet_users = user_store.read_users(fleet.head.store)
     if not fleet_users.users:
         return
     found, over = fleet_usage(choice, reporter), user_store.over_budget(fleet.head.store)
     for login, user in fleet_users.users.items():
-        mine = [one for one in queued if one.account == login]
+        mine = [one for one in slurm_tasks if one.account == login]
         costs = [
             found.cost.jobs.get(job.submission.name, Amount())
             for job in found.jobs

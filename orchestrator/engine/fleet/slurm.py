@@ -11,7 +11,7 @@ from orchestrator.errors import RemoteError
 from orchestrator.planning.fleet.deployments import SlurmController
 from orchestrator.planning.fleet.gate import Correction
 from orchestrator.planning.fleet.size import SlurmNode
-from orchestrator.planning.fleet.tasks import After, Queued, Submission
+from orchestrator.planning.fleet.tasks import After, SlurmTask, Submission
 from orchestrator.planning.fleet.users import FleetUsers, accounts
 from orchestrator.scripts.render import bash_word
 from orchestrator.scripts.shipped import remote_script
@@ -96,7 +96,7 @@ class Slurm:
         self._put(submission.script.encode(), target)
         self._run("submit", submission.name, MachinePath(target), ",".join(map(str, numbers)), *options)
 
-    def queue(self) -> tuple[Queued, ...]:
+    def queue(self) -> tuple[SlurmTask, ...]:
         """Return all tasks that wait or run."""
         found = []
         for line in self._run("call", "squeue", "-h", "-r", "-O", _COLUMNS).splitlines():
@@ -108,7 +108,7 @@ class Slurm:
                 continue
             number, account = int(fields["ArrayTaskID"]), fields["Account"].replace(NOTHING, "")
             found.append(
-                Queued(
+                SlurmTask(
                     fields["Name"], number, fields["State"], fields["ArrayJobID"],
                     int(fields["RestartCnt"]), fields["NodeList"],
                     # Slurm holds a task by setting its priority to 0.
@@ -127,7 +127,7 @@ class Slurm:
         else:
             self._run("call", "scontrol", wrong.verb, arrays)
 
-    def cancel(self, tasks: Sequence[Queued]) -> None:
+    def cancel(self, tasks: Sequence[SlurmTask]) -> None:
         """Cancel tasks; those that run are asked to save first."""
         if tasks:
             self._run("call", "scancel", *(task.slurm_id for task in tasks))

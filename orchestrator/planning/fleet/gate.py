@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from orchestrator.planning.fleet.tasks import GOOD_ENDS, After, Queued, Submission, TaskState, unfinished
+from orchestrator.planning.fleet.tasks import GOOD_ENDS, After, SlurmTask, Submission, TaskState, unfinished
 
 
 class Hold(Enum):
@@ -64,9 +64,9 @@ def gate(
     return Gate(waits=waits)
 
 
-def dependencies(held: Gate, queued: Iterable[Queued]) -> tuple[After, ...]:
+def dependencies(held: Gate, slurm_tasks: Iterable[SlurmTask]) -> tuple[After, ...]:
     """Return Slurm's dependencies for a job; empty if its queue has none of the arrays."""
-    arrays = {(one.job, one.array) for one in queued}
+    arrays = {(one.job, one.array) for one in slurm_tasks}
     return tuple(
         sorted(After(f"after{held.waits[job]}", array) for job, array in arrays if job in held.waits)
     )
@@ -82,24 +82,24 @@ class Correction:
 
 
 def under_wrong_account(
-    accounts: Mapping[str, tuple[str, str]], queued: Iterable[Queued]
-) -> tuple[Queued, ...]:
+    accounts: Mapping[str, tuple[str, str]], slurm_tasks: Iterable[SlurmTask]
+) -> tuple[SlurmTask, ...]:
     """Return the waiting tasks whose account or priority differs from that of their job in *accounts*."""
-    waiting = (one for one in queued if one.state == "PENDING" and one.job in accounts)
+    waiting = (one for one in slurm_tasks if one.state == "PENDING" and one.job in accounts)
     return tuple(one for one in waiting if (one.account, one.priority) != accounts[one.job])
 
 
-def corrections(gates: Mapping[str, Gate], queued: Collection[Queued]) -> tuple[Correction, ...]:
+def corrections(gates: Mapping[str, Gate], slurm_tasks: Collection[SlurmTask]) -> tuple[Correction, ...]:
     """
     Return what must change in Slurm's queue to match the bucket; empty if it matches.
 
     Tasks that Slurm itself has held, after a failed start, are released too.
     """
-    waiting = [one for one in queued if one.state == "PENDING" and one.job in gates]
+    waiting = [one for one in slurm_tasks if one.state == "PENDING" and one.job in gates]
     hold, release, after = [], [], []
     for job in dict.fromkeys(one.job for one in waiting):
         wanted, mine = gates[job], [one for one in waiting if one.job == job]
-        earlier = dependencies(wanted, queued)
+        earlier = dependencies(wanted, slurm_tasks)
         # Slurm forgets an array that has ended; until its ends are in the bucket, the job is held instead.
         closed = wanted.hold is not Hold.NONE or bool(wanted.waits and not earlier)
         hold += [one.array for one in mine if closed and not one.held]

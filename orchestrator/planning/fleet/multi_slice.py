@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from orchestrator.planning.fleet.gate import OPEN, gate
 from orchestrator.planning.fleet.size import FleetNode, FleetNodePhase
-from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
+from orchestrator.planning.fleet.tasks import SlurmTask, Submission, TaskState, unfinished
 
 MOVE_AFTER = 60.0
 """Seconds for which a task has had no zone before a node is moved: nodes that are on their way may bring one."""
@@ -53,12 +53,13 @@ class Gathering:
 
 
 def multi_slice_tasks(
-    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
+    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, TaskState]],
+    slurm_tasks: Collection[SlurmTask],
     over_budget: Collection[str] = (),
 ) -> tuple[MultiSliceTask, ...]:  # fmt: skip
     """Return the tasks of several slices that may begin and have no nodes, the oldest job first."""
     known = {submission.name: submission for submission in submissions}
-    running = {(one.job, one.number) for one in queued if one.node}
+    running = {(one.job, one.number) for one in slurm_tasks if one.node}
     return tuple(
         MultiSliceTask(submission.name, number, submission.slices[0])
         for submission in sorted(known.values(), key=lambda one: (one.submitted_at, one.name))

@@ -13,7 +13,7 @@ from enum import Enum
 from orchestrator.contract.node_list import node_list
 from orchestrator.domain.spec import FleetSpec
 from orchestrator.planning.fleet.gate import OPEN, gate
-from orchestrator.planning.fleet.tasks import Queued, Submission, TaskState, unfinished
+from orchestrator.planning.fleet.tasks import SlurmTask, Submission, TaskState, unfinished
 from orchestrator.planning.fleet.users import FleetUsers
 
 _WITH_TASK = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
@@ -91,8 +91,9 @@ class Resize:
 
 
 def nodes_waited_for(
-    submissions: Collection[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Collection[Queued],
-    fleet_users: FleetUsers | None = None, over_budget: Collection[str] = (),
+    submissions: Collection[Submission], ended: Mapping[str, Mapping[int, TaskState]],
+    slurm_tasks: Collection[SlurmTask], fleet_users: FleetUsers | None = None,
+    over_budget: Collection[str] = (),
 ) -> int:  # fmt: skip
     """
     Return how many more nodes the startable tasks without a node need; a task may need several.
@@ -100,7 +101,7 @@ def nodes_waited_for(
     Users over budget count for nothing, other users up to the node limit in *fleet_users*.
     """
     known = {submission.name: submission for submission in submissions}
-    running = {(one.job, one.number): one.node for one in queued if one.node}
+    running = {(one.job, one.number): one.node for one in slurm_tasks if one.node}
     wanted, taken = Counter[str](), Counter[str]()
     for submission in submissions:
         for number in unfinished(submission, ended.get(submission.name, {})):

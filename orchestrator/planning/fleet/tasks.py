@@ -91,9 +91,9 @@ class After:
 
 
 @dataclass(frozen=True)
-class Queued:
+class SlurmTask:
     """
-    One task as Slurm's queue shows it; *node* is empty while the task waits.
+    One task as Slurm's queue shows it, where it waits or runs; *node* is empty while the task waits.
 
     *array* is the id of its Slurm array, which stands for all tasks of the array. *account* and *priority*
     are empty if Slurm has no database.
@@ -132,20 +132,24 @@ def again_of(
     )  # fmt: skip
 
 
-def cancelled(submissions: Iterable[Submission], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+def cancelled(submissions: Iterable[Submission], slurm_tasks: Iterable[SlurmTask]) -> tuple[SlurmTask, ...]:
     """Return the tasks that wait or run in Slurm although they were cancelled."""
     numbers = {submission.name: submission.cancelled for submission in submissions}
-    return tuple(one for one in queued if one.number in numbers.get(one.job, ()))
+    return tuple(one for one in slurm_tasks if one.number in numbers.get(one.job, ()))
 
 
-def waiting_copies(ended: Mapping[str, Collection[int]], queued: Iterable[Queued]) -> tuple[Queued, ...]:
+def waiting_copies(
+    ended: Mapping[str, Collection[int]], slurm_tasks: Iterable[SlurmTask]
+) -> tuple[SlurmTask, ...]:
     """
     Return the tasks that wait in Slurm although they have ended.
 
     Slurm queues a task again when it loses sight of its machine, which may go on to the task's end; a copy that
     is held would wait for ever. One that runs finds the end by itself.
     """
-    return tuple(one for one in queued if one.state == "PENDING" and one.number in ended.get(one.job, ()))
+    return tuple(
+        one for one in slurm_tasks if one.state == "PENDING" and one.number in ended.get(one.job, ())
+    )
 
 
 @dataclass(frozen=True)
@@ -173,18 +177,20 @@ class JobRow:
 
 
 def rows(
-    submissions: Iterable[Submission], ended: Mapping[str, Mapping[int, TaskState]], queued: Iterable[Queued]
+    submissions: Iterable[Submission],
+    ended: Mapping[str, Mapping[int, TaskState]],
+    slurm_tasks: Iterable[SlurmTask],
 ) -> tuple[JobRow, ...]:
     """
     Return the jobs, newest last. The end marks in the bucket decide, then cancellations, then the queue.
 
     A task in neither is waiting: the fleet's watch submits it again in its next pass.
     """
-    in_queue = {(one.job, one.number): one for one in queued}
+    in_queue = {(one.job, one.number): one for one in slurm_tasks}
 
     def row(submission: Submission, number: int, parameters: Mapping[str, str]) -> TaskRow:
         end = ended.get(submission.name, {}).get(number)
-        held = in_queue.get((submission.name, number), Queued(submission.name, number, "PENDING", ""))
+        held = in_queue.get((submission.name, number), SlurmTask(submission.name, number, "PENDING", ""))
         running = held.state in {"RUNNING", "COMPLETING"}
         underway = TaskState.RUNNING if running else TaskState.WAITING
         state = end or (TaskState.CANCELLED if number in submission.cancelled else underway)
