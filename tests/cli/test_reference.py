@@ -37,6 +37,15 @@ def test_every_help_fits_eighty_columns():
         assert not wide, words
 
 
+def test_no_list_of_commands_cuts_a_sentence():
+    """Each command of a group has a line of its own in that list, which fits a terminal of 80 columns."""
+    for words, command in reference.commands():
+        context = click.Context(command, info_name=" ".join(("tpuctl", *words)), terminal_width=80)
+        assert not [line for line in command.get_help(context).splitlines() if line.endswith("...")][1:], (
+            words
+        )
+
+
 def test_every_setting_has_its_paragraph():
     """With its kind of value, its default and what it does; what has no description is no setting for people."""
     parts = dict(re.findall(r"### `([\w.]+)`\n\n(.+?)(?=\n##|\Z)", reference.settings_page(), re.DOTALL))

@@ -21,7 +21,7 @@ def command() -> None:
     """Run many jobs on many TPUs: a queue on a VM, nodes that come back by themselves (docs/fleet.md)."""
 
 
-@command.command("up", cls=Command)
+@command.command("up", cls=Command, short_help="Create bucket, VM and nodes, and start Slurm on them.")
 @deployment_options
 @yes_option
 def up(choice: Choice, yes: bool) -> None:
@@ -49,7 +49,9 @@ def up(choice: Choice, yes: bool) -> None:
     view.show_up(fleet_up(choice, EventPrinter(), printer, priced), as_json=choice.as_json)
 
 
-@command.command("plan", cls=Command)
+@command.command(
+    "plan", cls=Command, short_help="Show the price, for each node and in all, and the missing quota."
+)
 @deployment_options
 def plan(choice: Choice) -> None:
     """Show what the fleet costs, in all and for each node, and whether the project's quota has room for it."""
@@ -60,7 +62,9 @@ def plan(choice: Choice) -> None:
     view.show_plan(fleet_plan(choice, EventPrinter()), as_json=choice.as_json)
 
 
-@command.command("status", cls=Command)
+@command.command(
+    "status", cls=Command, short_help="Show the VM, each node with its task, and how many tasks wait."
+)
 @deployment_options
 def status(choice: Choice) -> None:
     """Show the VM, each node with its task, and how many tasks wait."""
@@ -71,7 +75,7 @@ def status(choice: Choice) -> None:
     view.show_status(fleet_status(choice, EventPrinter()), as_json=choice.as_json)
 
 
-@command.command("watch", cls=Command)
+@command.command("watch", cls=Command, short_help="Replace preempted nodes, and let their tasks run again.")
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
 @click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
@@ -102,7 +106,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     watch_until_stopped(FleetWatch(choice, printer, named, on_vm=loop), as_json=choice.as_json, again=again)
 
 
-@command.command("down", cls=Command)
+@command.command("down", cls=Command, short_help="Delete all nodes and the VM, and list what is left.")
 @deployment_options
 @yes_option
 @click.option("--delete-data", is_flag=True, help="Delete the bucket too: all jobs, checkpoints and logs.")
@@ -122,7 +126,7 @@ def down(choice: Choice, yes: bool, delete_data: bool) -> None:
     ended.raise_leftovers()
 
 
-@command.command("submit", cls=Command)
+@command.command("submit", cls=Command, short_help="Put the tasks of a job file in the queue.")
 @deployment_options
 @click.argument("job", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.option("--dry-run", is_flag=True, help="Judge the file and say what would be sent; send nothing.")
@@ -153,7 +157,7 @@ def submit(
     view.show_submitted(done, as_json=choice.as_json)
 
 
-@command.command("queue", cls=Command)
+@command.command("queue", cls=Command, short_help="Show all jobs, or the tasks of one job.")
 @deployment_options
 @click.option("-w", "--watch", "follow", is_flag=True, help="Go on, until Ctrl-C or the end of all tasks.")
 @click.argument("job", required=False)
@@ -170,7 +174,7 @@ def queue(choice: Choice, follow: bool, job: str | None) -> None:
     view.show_queue(QueueObserver(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
 
 
-@command.command("results", cls=Command)
+@command.command("results", cls=Command, short_help="Show the results of a job's tasks as one table.")
 @deployment_options
 @output_option("the name that `collect.into` of the job's file has, else none is written")
 @click.argument("job")
@@ -188,7 +192,7 @@ def results(choice: Choice, output: Path | None, job: str) -> None:
     view.show_results(found, path, as_json=choice.as_json)
 
 
-@command.command("cost", cls=Command)
+@command.command("cost", cls=Command, short_help="Show what was spent: by job, on idle nodes, on the VM.")
 @deployment_options
 @click.option("--by", type=click.Choice(["job", "user"]), default="job", help="Whose costs to show.")
 def cost(choice: Choice, by: str) -> None:
@@ -200,7 +204,9 @@ def cost(choice: Choice, by: str) -> None:
     view.show_cost(fleet_usage(choice, EventPrinter()), by_login=by == "user", as_json=choice.as_json)
 
 
-@command.command("report", cls=Command)
+@command.command(
+    "report", cls=Command, short_help="Write the fleet's nodes, queue, jobs and cost as one HTML page."
+)
 @deployment_options
 @output_option("NAME-report.html")
 def report(choice: Choice, output: Path | None) -> None:
@@ -217,7 +223,7 @@ def report(choice: Choice, output: Path | None) -> None:
     view.show_report(path, usage, as_json=choice.as_json)
 
 
-@command.command("cancel", cls=Command)
+@command.command("cancel", cls=Command, short_help="End a job, or one of its tasks, for good.")
 @deployment_options
 @which_argument
 @user_option
@@ -230,7 +236,7 @@ def cancel(choice: Choice, which: str, user: str | None) -> None:
     view.show_cancelled(which, jobs.cancel(choice, which, EventPrinter(), user), as_json=choice.as_json)
 
 
-@command.command("retry", cls=Command)
+@command.command("retry", cls=Command, short_help="Queue failed and cancelled tasks again.")
 @deployment_options
 @which_argument
 @user_option
@@ -243,7 +249,7 @@ def retry(choice: Choice, which: str, user: str | None) -> None:
     view.show_retried(which, jobs.retry(choice, which, EventPrinter(), user), as_json=choice.as_json)
 
 
-@command.command("hold", cls=Command)
+@command.command("hold", cls=Command, short_help="Let no further task of a job begin.")
 @deployment_options
 @click.argument("job")
 @user_option
@@ -257,7 +263,7 @@ def hold(choice: Choice, job: str, user: str | None) -> None:
     view.show_held(job, held=True, changed=changed, as_json=choice.as_json)
 
 
-@command.command("release", cls=Command)
+@command.command("release", cls=Command, short_help="Let the tasks of a held job begin.")
 @deployment_options
 @click.argument("job")
 @user_option
@@ -271,7 +277,7 @@ def release(choice: Choice, job: str, user: str | None) -> None:
     view.show_held(job, held=False, changed=changed, as_json=choice.as_json)
 
 
-@command.command("logs", cls=Command)
+@command.command("logs", cls=Command, short_help="Show what a task, or each task of a job, has printed.")
 @deployment_options
 @which_argument
 def logs(choice: Choice, which: str) -> None:
@@ -286,7 +292,7 @@ def logs(choice: Choice, which: str) -> None:
         view.say_no_log(which)
 
 
-@command.command("fetch", cls=Command)
+@command.command("fetch", cls=Command, short_help="Copy the newest checkpoints of tasks to this computer.")
 @deployment_options
 @which_argument
 @output_option("JOB-results", text="Where to write a folder for each task.", folder=True, exists=True)

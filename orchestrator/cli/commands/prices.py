@@ -10,7 +10,7 @@ def command() -> None:
     """Update the prices of TPUs; until then the shipped tables are used."""
 
 
-@command.command("refresh", cls=Command)
+@command.command("refresh", cls=Command, short_help="Read today's prices, and use them from now on.")
 @click.option("--project", help="Project that the reading is charged to; it costs nothing.")
 @cloud_option
 @json_option
