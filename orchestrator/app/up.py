@@ -264,21 +264,30 @@ def _priced_first(
 
 
 class _Price:
-    """Passes each plan to *approve*, and shows the price before the first one that creates a machine."""
+    """Passes each plan to *approve*, and shows the price before the first one that creates or replaces a machine."""
 
     def __init__(
         self, session: Session, approve: Callable[[Plan], None], show_price: Callable[[UpPrice], None],
         only: frozenset[Kind],
     ) -> None:  # fmt: skip
         self._session, self._approve, self._show_price, self._only = session, approve, show_price, only
-        self.making = False
+        self.making, self._zone = False, ""
 
     def judge(self, plan: Plan) -> None:
         """Check *plan* before its first change; raise what *approve* raises."""
         self._approve(plan)
-        if not self.making and _makes(plan.creating_only(self._only)):
-            self.making = True
-            self._show_price(_price(self._session, plan.creating_only(self._only)))
+        creating, newest = plan.creating_only(self._only), self._session.records.current.node.incarnation
+        replaces = plan.outcome is None and Kind.NODE in self._only
+        replaces &= (Kind.NODE, Verb.DELETE, newest) in {
+            (c.kind, c.verb, c.incarnation) for c in plan.changes
+        }
+        if self.making or not (_makes(creating) or replaces):
+            return
+        self.making, price = _makes(creating), _price(self._session, creating, replaces=replaces)
+        # Again only if the new TPU is in another zone than the price was for.
+        if price.hourly.zone != self._zone:
+            self._zone = price.hourly.zone
+            self._show_price(price)
 
 
 def _makes(plan: Plan) -> bool:
@@ -286,10 +295,12 @@ def _makes(plan: Plan) -> bool:
     return any(c.kind in {Kind.NODE, Kind.VM} and c.verb in MAKING for c in plan.changes)
 
 
-def _price(session: Session, plan: Plan) -> UpPrice:
+def _price(session: Session, plan: Plan, *, replaces: bool = False) -> UpPrice:
     spec, record, now = session.spec, session.records.current, session.clock.now()
     there = newest_span(record)
-    with_tpu = there is not None or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
+    with_tpu = (
+        there is not None or replaces or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
+    )
     # `up` on an ended deployment restarts its ttl. The seconds before its first machine do not count, so that the
     # sum is that of `plan`.
     goes_on = not record.outcome and any(span.since >= record.started_at > 0 for span in record.spans)

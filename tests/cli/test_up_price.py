@@ -82,6 +82,18 @@ def test_a_quota_that_is_too_small_names_what_is_billed_meanwhile(cloud, user):
     assert "state: VM demo-vm: billed; `tpuctl down` removes what was made" in said.err
 
 
+def test_the_price_comes_before_the_wait_for_the_quota_that_the_old_tpu_holds(cloud, user):
+    """The second time the quota is known to have no room, so that the old TPU is deleted first; once is enough."""
+    cloud.change(quotas={(QUOTA, "europe-west4-b"): 8})
+    user.up()
+    for number in (1, 2):
+        cloud.model.preempt(f"demo-tpu-g{number}", notice=False)
+        said = user.up().err
+    assert said.index("Price:") < said.index("the old one holds the quota") < said.index("Creating TPU")
+    assert said.count("Price:") == 1
+    assert "TPU v5litepod-8 spot" in said
+
+
 def test_a_no_changes_nothing_and_a_yes_goes_on(cloud, user, typed):
     """The question comes before the bucket, the lease and the record: a no leaves no trace."""
     said = typed(user, "n", "up")
