@@ -57,7 +57,10 @@ def _machine_lines(body: dict[str, Any]) -> list[str]:
             state = "running" if machine["running"] else "stopped"
             lines.append(f"  {which}{machine['name']}  {machine['address']}  {state}")
         lines += [] if own else ["  no machine"]
-    return lines
+        for one in owner["machines"]:
+            machines.pop(one, None)
+    # Of a local cloud that an earlier version has started, which names no owner.
+    return lines + [f"{one['name']}  {one['address']}" for one in machines.values()]
 
 
 def show_environment(variables: dict[str, str], *, as_json: bool) -> None:

@@ -195,11 +195,9 @@ def passed_over(
 
 def zone_summary(one: ZoneHistory) -> str:
     """Return what is remembered of a zone, in words."""
-    lost = (
-        f", {one.preemptions} lost after {_span(one.lived / one.preemptions)} on average"
-        if one.preemptions
-        else ""
-    )
+    average = " on average" if one.preemptions > 1 else ""
+    lived = _span(one.lived / max(1, one.preemptions))
+    lost = f", {one.preemptions} lost after {lived}{average}" if one.preemptions else ""
     # No "0 refused": a refusal for the quota that our own TPU holds is not counted, and is shown beside this.
     refused = f", {one.refused} refused" if one.refused else ""
     return f"{one.granted} created{refused}{lost}"
