@@ -264,7 +264,7 @@ def _priced_first(
 
 
 class _Price:
-    """Passes each plan to *approve*, and shows the price before the first one that creates or replaces a machine."""
+    """Passes each plan to *approve*, and shows the price before the first that creates or replaces a machine."""
 
     def __init__(
         self, session: Session, approve: Callable[[Plan], None], show_price: Callable[[UpPrice], None],
