@@ -67,10 +67,12 @@ def export(
     if to == "scripts":
         files = export_files(spec, project, folder, source, path.absolute().parent)
         return Exported(folder, project, _write(folder, files))
-    return _hand_over(spec, project, folder, source, to, slices)
+    return _export_to_system(spec, project, folder, source, to, slices)
 
 
-def _hand_over(spec: Spec, project: str, folder: Path, source: Path, to: Target, slices: int) -> Exported:
+def _export_to_system(
+    spec: Spec, project: str, folder: Path, source: Path, to: Target, slices: int
+) -> Exported:
     accelerator = load_catalog().accelerator(spec.tpu.type)
     if accelerator is None or spec.job.run_on == "vm":
         raise UsageError(

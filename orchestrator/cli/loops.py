@@ -1,4 +1,4 @@
-"""What `watch` and `fleet watch` have in common: many loops until Ctrl-C, and one that moves to the VM or back."""
+"""What `watch` and `fleet watch` have in common: many loops until Ctrl-C, and one that runs on the VM."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -9,7 +9,7 @@ import click
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.loop.hand_over import hand_over, take_back
+from orchestrator.app.loop.on_vm import end_on_vm, start_on_vm
 from orchestrator.app.loop.watch_all import WatchAll
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views import watch as view
@@ -24,10 +24,12 @@ def watch_until_stopped(loops: WatchAll[Any], *, as_json: bool, again: str) -> N
     raise click.exceptions.Exit(code)
 
 
-def move_loop(
+def watch_on_vm(
     choice: Choice, reporter: Reporter, session: Session | None = None,
-    parts: Callable[[], Sequence[str]] = tuple, *, back: bool, command: str,
+    members: Callable[[], Sequence[str]] = tuple, *, stop: bool, command: str,
 ) -> None:  # fmt: skip
-    """Let the loop of *command* run on the VM, with the keys of *parts*, or end it there; show which it was."""
-    moved = take_back(choice, reporter, session) if back else hand_over(choice, reporter, session, parts())
-    view.show_moved(moved, as_json=choice.as_json, command=command)
+    """Let the loop of *command* run on the VM, with the keys of *members*, or end it there; show which it was."""
+    found = (
+        end_on_vm(choice, reporter, session) if stop else start_on_vm(choice, reporter, session, members())
+    )
+    view.show_on_vm(found, as_json=choice.as_json, command=command)

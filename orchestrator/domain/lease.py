@@ -22,11 +22,11 @@ YIELD_TIMEOUT = 90.0
 
 LOOP = "watch on the VM"
 """Command of the loop on the VM, as its lease names it."""
-HAND_OVER = "watch --on-vm"
+WATCH_ON_VM = "watch --on-vm"
 """Command that installs the loop on the VM, as its lease names it."""
 PUSH = "push"
 """Command that delivers new code; `watch` yields to it and continues afterwards."""
-PEOPLE = ("up", "adopt", "watch", "down", HAND_OVER, PUSH)
+PEOPLE = ("up", "adopt", "watch", "down", WATCH_ON_VM, PUSH)
 """Commands of a user, to which the loop on the VM yields until they have ended."""
 
 SCHEMA = 1

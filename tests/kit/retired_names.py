@@ -117,6 +117,13 @@ RETIRED = {
     "Part": "ArchivedFile, MimePart",
     "Status": "HeartbeatContent; a status is a deployment's, or Compute Engine's of a VM",
     "Queued": "SlurmTask; queued is a resource",
+    "hand_over": "start_on_vm",
+    "take_back": "end_on_vm",
+    "_hand_over": "what is done",
+    "HAND_OVER": "WATCH_ON_VM",
+    "Moved": "LoopOnVm",
+    "move_loop": "watch_on_vm",
+    "show_moved": "show_on_vm",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

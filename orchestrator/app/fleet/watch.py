@@ -11,7 +11,7 @@ from orchestrator.app.deployment.session import Session
 from orchestrator.app.fleet.sessions import Fleet, for_each
 from orchestrator.app.fleet.size import Sizing
 from orchestrator.app.fleet.usage import UsageReader, reckon
-from orchestrator.app.loop.hand_over import over
+from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.loop.watch import turn
 from orchestrator.app.loop.watch_all import WatchAll
 from orchestrator.domain import names
@@ -161,7 +161,7 @@ class FleetWatch(WatchAll[Reporter]):
 
     def run(self) -> None:
         """Run passes, and tend the queue in parallel; the loop on the VM stops that VM when all has ended."""
-        if self._on_vm and over(self._fleet.head):
+        if self._on_vm and nothing_to_watch(self._fleet.head):
             return
         try:
             super().run()

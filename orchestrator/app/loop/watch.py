@@ -12,11 +12,11 @@ from orchestrator.app.deployment.earlier_costs import open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.quota_holders import naming_quota_holders
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.loop.hand_over import over
 from orchestrator.app.loop.metrics import Metrics
+from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
-from orchestrator.domain.lease import HAND_OVER, LIFE, LOOP, PEOPLE, PUSH, Holder
+from orchestrator.domain.lease import LIFE, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
@@ -68,7 +68,7 @@ def watch(
     """
     session = open_named(choice, name, reporter, "watch")
     # Before the lease, for which a user's command may be waiting.
-    if on_vm and over(session):
+    if on_vm and nothing_to_watch(session):
         record = session.records.current
         return Watched(record.outcome, record.message)
     end_expired(session)
@@ -172,7 +172,7 @@ def turn(
     stays: frozenset[Kind] = frozenset(),
 ) -> Generator[Pause, None, Pass | None]:  # fmt: skip
     """Run passes until the end; return None after yielding to a `push`, when the watch should continue."""
-    mine, yields = (LOOP, PEOPLE) if on_vm else ("watch", ("down", HAND_OVER, PUSH))
+    mine, yields = (LOOP, PEOPLE) if on_vm else ("watch", ("down", WATCH_ON_VM, PUSH))
     try:
         with session.holding_lease(mine, yields), naming_quota_holders(session), session.reporter:
             return (yield from _passes(session, screen, metrics, stopped, stays, on_vm=on_vm))

@@ -96,10 +96,10 @@ class _Behind(io.RawIOBase):
         added = len(self._block) - before
         self._size += added
         if len(self._block) >= _BLOCK:
-            self._hand_over(_WAITING)
+            self._submit_block(_WAITING)
         return added
 
-    def _hand_over(self, most: int) -> None:
+    def _submit_block(self, most: int) -> None:
         """Queue the current block and wait until at most *most* are pending. Raise what a write raised."""
         self._under_way.append(self._pool.submit(self._write, bytes(self._block)))
         self._block.clear()
@@ -110,7 +110,7 @@ class _Behind(io.RawIOBase):
         """Wait until every block is written. Raise what a write raised."""
         try:
             if not self.closed:
-                self._hand_over(0)
+                self._submit_block(0)
         finally:
             self._pool.shutdown()
             super().close()

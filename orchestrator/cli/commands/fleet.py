@@ -90,7 +90,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     from orchestrator.app.fleet.sessions import Fleet
     from orchestrator.app.fleet.watch import FleetWatch
-    from orchestrator.cli.loops import move_loop, watch_until_stopped
+    from orchestrator.cli.loops import watch_on_vm, watch_until_stopped
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
 
     printer = EventPrinter(as_json=choice.as_json)
@@ -101,7 +101,7 @@ def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     again = "tpuctl fleet watch"
     if on_vm:
         fleet = Fleet(choice, printer, named)
-        move_loop(choice, printer, fleet.head, fleet.members, back=stop, command=again)
+        watch_on_vm(choice, printer, fleet.head, fleet.members, stop=stop, command=again)
         return
     watch_until_stopped(FleetWatch(choice, printer, named, on_vm=loop), as_json=choice.as_json, again=again)
 

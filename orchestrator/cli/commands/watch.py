@@ -42,7 +42,7 @@ def command(
     from orchestrator.app.deployment.earlier_costs import open_named
     from orchestrator.app.loop.watch import watch_until_interrupted
     from orchestrator.app.loop.watch_all import WatchAll
-    from orchestrator.cli.loops import move_loop, watch_until_stopped
+    from orchestrator.cli.loops import watch_on_vm, watch_until_stopped
     from orchestrator.cli.views import watch as view
     from orchestrator.cli.views.event_lines import EventPrinter, NamedPrinter
     from orchestrator.cli.views.job_progress import MemberLine, ProgressLine
@@ -53,7 +53,7 @@ def command(
         watch_until_stopped(loops, as_json=choice.as_json, again="tpuctl watch --all")
     if on_vm:
         session = open_named(choice, name, EventPrinter(), "watch")
-        move_loop(choice, session.reporter, session, back=stop, command="tpuctl watch")
+        watch_on_vm(choice, session.reporter, session, stop=stop, command="tpuctl watch")
         return
     printer = EventPrinter(as_json=choice.as_json)
     screen = lambda session: ProgressLine(printer, session.spec)  # noqa: E731

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.app.loop.hand_over import Moved
+from orchestrator.app.loop.on_vm import LoopOnVm
 from orchestrator.app.loop.watch import Watched
 from orchestrator.app.loop.watch_all import WatchResult
 from orchestrator.cli.console import print_json, say, talk
@@ -54,17 +54,17 @@ def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, agai
     return worst or (130 if stopped else 0)
 
 
-def show_moved(moved: Moved, *, as_json: bool, command: str) -> None:
+def show_on_vm(found: LoopOnVm, *, as_json: bool, command: str) -> None:
     """Print whether the loop of *command* now runs on the VM."""
     if as_json:
-        body = {"vm": moved.vm, "running": moved.running, "changes_count": moved.changes}
-        print_json("watch-on-vm", body if moved.digest is None else {**body, "digest": moved.digest})
-    elif not moved.running:
-        say(f"no loop runs on {moved.vm} any more; the job continues")
+        body = {"vm": found.vm, "running": found.running, "changes_count": found.changes}
+        print_json("watch-on-vm", body if found.digest is None else {**body, "digest": found.digest})
+    elif not found.running:
+        say(f"no loop runs on {found.vm} any more; the job continues")
         talk(f"  next:  go on here with `{command}`, or there with `{command} --on-vm`")
-    elif moved.changes:
-        say(f"the loop runs on {moved.vm}; this computer is not needed any more", style="green")
+    elif found.changes:
+        say(f"the loop runs on {found.vm}; this computer is not needed any more", style="green")
         talk(f"  next:  {command.removesuffix('watch')}status, logs and down work from anywhere")
-        talk(f"         take it back: {command} --on-vm --stop")
+        talk(f"         end it there: {command} --on-vm --stop")
     else:
-        say(f"no changes: the loop runs on {moved.vm}")
+        say(f"no changes: the loop runs on {found.vm}")

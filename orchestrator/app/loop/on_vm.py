@@ -1,4 +1,4 @@
-"""Move the loop of `tpuctl watch` to the VM, and take it back."""
+"""Start the loop of `tpuctl watch` on the VM, and end it there."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.clock import wait_until
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.service_state import ServicePhase, ServiceState
-from orchestrator.domain.lease import HAND_OVER, LOOP, Holder
+from orchestrator.domain.lease import LOOP, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.remote import Host
 from orchestrator.engine.blueprint import ROOT
@@ -37,7 +37,7 @@ LOG = f"{ROOT}/log/watch.log"
 
 
 @dataclass(frozen=True)
-class Moved:
+class LoopOnVm:
     """Whether the loop now runs on the VM, from which archive, and the number of changes made for that."""
 
     vm: str
@@ -46,43 +46,43 @@ class Moved:
     digest: str | None = None
 
 
-def hand_over(
-    choice: Choice, reporter: Reporter, session: Session | None = None, parts: Sequence[str] = ()
-) -> Moved:
+def start_on_vm(
+    choice: Choice, reporter: Reporter, session: Session | None = None, members: Sequence[str] = ()
+) -> LoopOnVm:
     """
     Install and start the loop on the VM, and wait until it holds the lease.
 
-    It is the loop of the file's deployment, or of a fleet: *session* is that of its VM, *parts* are the names
-    of its nodes. Raise UsageError if no VM can run it, LeaseHeldError if another process keeps the lease.
+    It is the loop of the file's deployment, or of a fleet: *session* is that of its VM, *members* are the names
+    of its deployments. Raise UsageError if no VM can run it, LeaseHeldError if another process keeps the lease.
     """
     session = session or Session(choice, reporter)
     host, before = _contact(session)
-    packed = _packed(session, parts)
+    packed = _packed(session, members)
     # The same archive already runs; a restart would only interrupt the watching.
     if before.digest == packed.digest and before.running:
-        return Moved(host.name, running=True, changes=0, digest=packed.digest)
+        return LoopOnVm(host.name, running=True, changes=0, digest=packed.digest)
     fresh = before.digest != packed.digest
     # Under the lease: a loop on the VM yields to this command, so it does not act while its code is replaced.
-    with session.holding_lease(HAND_OVER):
+    with session.holding_lease(WATCH_ON_VM):
         if fresh:
             reporter.say(f"tpuctl {len(packed.data) / 1000:.0f} kB: on its way to {host.name}")
             loop_on_vm.install(session.cloud.remote, host, packed)
     # After the lease is released, so that the loop can take it; this command waits to see that.
     loop_on_vm.start(session.cloud.remote, host)
     _wait(session, host)
-    return Moved(host.name, running=True, changes=1, digest=packed.digest)
+    return LoopOnVm(host.name, running=True, changes=1, digest=packed.digest)
 
 
-def take_back(choice: Choice, reporter: Reporter, session: Session | None = None) -> Moved:
+def end_on_vm(choice: Choice, reporter: Reporter, session: Session | None = None) -> LoopOnVm:
     """Stop the loop on the VM of *session*, or of the file's deployment, and keep cron from restarting it."""
     session = session or Session(choice, reporter)
     host, before = _contact(session)
-    with session.holding_lease(HAND_OVER):
+    with session.holding_lease(WATCH_ON_VM):
         loop_on_vm.stop(session.cloud.remote, host)
-    return Moved(host.name, running=False, changes=int(before.running))
+    return LoopOnVm(host.name, running=False, changes=int(before.running))
 
 
-def over(session: Session) -> bool:
+def nothing_to_watch(session: Session) -> bool:
     """
     Return whether the loop on the VM has nothing to do: the deployment has ended and no TPU is left.
 
@@ -133,7 +133,7 @@ def _host(session: Session) -> Host:
     return vm_host(session.cloud, world)
 
 
-def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
+def _packed(session: Session, members: Sequence[str]) -> loop_on_vm.Packed:
     """Return the archive for the VM: tpuctl itself, the deployment file with all overrides, and the key."""
     local = session.choice.cloud == "local"
     project = session.project
@@ -157,19 +157,19 @@ def _packed(session: Session, parts: Sequence[str]) -> loop_on_vm.Packed:
             # The private key leaves this computer only here and only for the VM, never for the job's machines.
             "id_ed25519": (session.ssh_key.path.read_bytes(), 0o600),
             RECORD_KEY: (session.key, 0o600),
-            **_parts(session, parts),
+            **_of_members(session, members),
         }
     )
 
 
-def _parts(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int]]:
+def _of_members(session: Session, names: Sequence[str]) -> dict[str, tuple[bytes, int]]:
     """Return the stored specs and the SSH keys of a fleet's nodes, for the loop."""
     found: dict[str, tuple[bytes, int]] = {}
     for name in names:
         folder = session.folder.parent / name
         spec = replace(spec_in(folder / SPEC_FILE), service_account=session.blueprint.service_account)
-        found[f"parts/{name}/{SPEC_FILE}"] = stored_spec(spec), 0o600
-        found[f"parts/{name}/id_ed25519"] = ensure_key(folder).path.read_bytes(), 0o600
+        found[f"members/{name}/{SPEC_FILE}"] = stored_spec(spec), 0o600
+        found[f"members/{name}/id_ed25519"] = ensure_key(folder).path.read_bytes(), 0o600
     return found
 
 
