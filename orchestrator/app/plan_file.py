@@ -21,7 +21,7 @@ from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import UsageError
-from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_moved
+from orchestrator.planning.approval import Approved, needs_same_cloud, observations_of, refuse_changed
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.whole_plan import whole_plan
 
@@ -67,7 +67,7 @@ def open_approved(choice: Choice, path: Path, reporter: Reporter) -> tuple[Sessi
 def check(session: Session, approved: Approved, bundle: str, agent: str) -> None:
     """Raise ConflictError if the plan would now be different."""
     fresh, _ = plan_to_approve(session, bundle, agent)
-    refuse_moved(approved, fresh)
+    refuse_changed(approved, fresh)
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ def _word(observed: Observed[Any], say: Any) -> str:
     )
 
 
-def moved(was: Approved, now: Approved) -> tuple[str, ...]:
+def differences(was: Approved, now: Approved) -> tuple[str, ...]:
     """Return the differences between the approved plan and the one that would be made now."""
     said = []
     for what, before, after in (
@@ -107,12 +107,12 @@ def moved(was: Approved, now: Approved) -> tuple[str, ...]:
     return tuple(said)
 
 
-def refuse_moved(was: Approved, now: Approved) -> None:
+def refuse_changed(was: Approved, now: Approved) -> None:
     """Raise ConflictError if the approved plan would not be made any more."""
-    differences = moved(was, now)
-    if differences:
+    found = differences(was, now)
+    if found:
         raise ConflictError(
-            f"{was.path} does not fit any more: {'; '.join(differences)}",
+            f"{was.path} does not fit any more: {'; '.join(found)}",
             hint=_plan_again(was.path), changed="nothing was changed", code="TPU-410",
         )  # fmt: skip
 
@@ -121,7 +121,7 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     """
     Raise ConflictError if a pass wants a change that was not approved.
 
-    Delivering code and settings is always allowed: `refuse_moved` has checked that they are those of the
+    Delivering code and settings is always allowed: `refuse_changed` has checked that they are those of the
     plan.
     """
     allowed = {_key(change) for change in was.changes}

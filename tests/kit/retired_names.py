@@ -124,6 +124,7 @@ RETIRED = {
     "Moved": "LoopOnVm",
     "move_loop": "watch_on_vm",
     "show_moved": "show_on_vm",
+    "refuse_moved": "refuse_changed",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

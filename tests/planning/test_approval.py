@@ -11,10 +11,10 @@ from orchestrator.domain.plan import Change, Kind, Plan, Verb
 from orchestrator.errors import ConflictError, TransientError, UsageError
 from orchestrator.planning.approval import (
     Approved,
-    moved,
+    differences,
     needs_same_cloud,
     observations_of,
-    refuse_moved,
+    refuse_changed,
     refuse_others,
 )
 from orchestrator.planning.whole_plan import plan_from_nothing, whole_plan
@@ -61,21 +61,21 @@ def test_a_plan_file_keeps_the_keys_of_earlier_versions():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_has_moved_is_named(case):
+def test_what_has_changed_is_named(case):
     """Each cause alone is enough to refuse, and it is said in words; without one there is no refusal."""
     changes, said = CASES[case]
     now = replace(FRESH, **changes)
     if not said:
-        refuse_moved(FRESH, now)
+        refuse_changed(FRESH, now)
         return
     with pytest.raises(ConflictError, match=r"p\.json does not fit any more") as caught:
-        refuse_moved(FRESH, now)
+        refuse_changed(FRESH, now)
     assert said in caught.value.message
     assert (caught.value.code, caught.value.hint) == (
         "TPU-410",
         "see a new one: tpuctl plan --output p.json",
     )
-    assert len(moved(FRESH, now)) == 1
+    assert len(differences(FRESH, now)) == 1
 
 
 @pytest.mark.parametrize(
