@@ -77,7 +77,6 @@ IN_PACKAGE = INSTEAD | {
 """The same for the package; names of tests are sentences."""
 FINE = {
     "bring_up",
-    "queued_look",
     "first_seen",
     "FirstSeen",
     "UNCHANGED",
@@ -85,8 +84,7 @@ FINE = {
     "ttl_left",
 }
 """
-The word for a time in the record; the state of a push and keys in `--json`; a name for users' tests; `up`; a
-setting of a saved local cloud.
+The word for a time in the record; the state of a push and keys in `--json`; a name for users' tests; `up`.
 """
 OF_TRAINING = {
     f"orchestrator/{file}.py"

@@ -43,7 +43,7 @@ def a_queued_resource_is_made_as_requested(way, value):
 
 
 @case(latency="scaled")
-def a_queued_life_takes_its_time(way):
+def a_queued_resource_takes_its_time(way):
     """Absent at first, waiting, provisioned, active, suspended by a preemption, deleted: each is observed."""
     made = way.ok(way.queued.create, a_node(), None)
     assert way.ok(way.queued.observe, NODE, ZONE) == Absent()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.clock import VirtualClock
 from orchestrator.emulator.state.cloud_settings import PROFILES
 from orchestrator.errors import LocalCloudError
 from tests.emulator.emulator_lab import ZONE, a_lab
@@ -233,3 +234,39 @@ def test_a_cloud_without_latencies_gives_nodes_at_once_and_tries_again_at_interv
     assert (state(lab, "q2"), state(lab, "q3")) == ("WAITING_FOR_RESOURCES", "PROVISIONING")
     lab.after(2)
     assert state(lab, "q2") == "ACTIVE"
+
+
+EARLIER = {
+    "queued.poll": "queued.look",
+    "queued.node-ended": "queued.left",
+    "queued.nodes-deleted": "queued.swept",
+}
+
+
+def restored_from_an_earlier_version(lab):
+    """Return a local cloud with the state of *lab*, as versions stored it that had other names of its events."""
+    events, other = lab.cloud.kernel.state.heap, a_lab(VirtualClock(lab.clock.now()))
+    changed = [one.kind for one in events if one.kind in EARLIER]
+    events[:] = [replace(one, kind=EARLIER.get(one.kind, one.kind)) for one in events]
+    other.cloud.restore(lab.cloud.snapshot())
+    return other, changed
+
+
+def test_a_queued_resource_of_an_earlier_version_goes_on():
+    """What that version had planned happens: it becomes ACTIVE, and its preempted node is deleted."""
+    lab = a_lab()
+    submit(lab)
+    lab.after(0.6)
+    lab, changed = restored_from_an_earlier_version(lab)
+    assert changed == ["queued.poll"]
+    lab.after(UNTIL_ACTIVE)
+    assert state(lab) == "ACTIVE"
+    with lab.cloud.lock:
+        lab.cloud.tpu.preempt(lab.cloud.nodes()[0], notice=False)
+    lab, changed = restored_from_an_earlier_version(lab)
+    assert changed == ["queued.node-ended"]
+    lab.after(0.1)
+    lab, changed = restored_from_an_earlier_version(lab)
+    assert changed == ["queued.nodes-deleted"]
+    lab.after(5)
+    assert state(lab) == ("SUSPENDED", "SERVICE")

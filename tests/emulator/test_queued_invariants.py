@@ -70,7 +70,7 @@ def check(lab):
     state = lab.cloud.kernel.state
     made = {}
     for found in state.queued.values():
-        nodes = lab.cloud.queued.life.members(found)
+        nodes = lab.cloud.queued.transitions.members(found)
         made |= {(node.zone, node.name): node for node in nodes}
         assert not nodes or found.state in WITH_NODES, found.state
         if found.state is Q.ACTIVE:

@@ -125,6 +125,11 @@ RETIRED = {
     "move_loop": "watch_on_vm",
     "show_moved": "show_on_vm",
     "refuse_moved": "refuse_changed",
+    "QueuedLife": "QueuedTransitions",
+    "VmLife": "VmTransitions",
+    "_life": "_passes, _transitions",
+    "life": "transitions, lifetime",
+    "queued_look": "queued_poll",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

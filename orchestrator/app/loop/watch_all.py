@@ -59,7 +59,7 @@ class WatchAll(Generic[R]):
         self._lists = ZoneLists(FRESH, clock.monotonic)
         self._together: dict[str, SharedBudget] = {}
         self.ended: list[WatchResult] = []
-        members = [Member(path.parent.name, self._life(path)) for path in self._open()]
+        members = [Member(path.parent.name, self._passes(path)) for path in self._open()]
         if not members and not self.ended:
             raise UsageError(
                 "nothing of this computer is up: there is nothing to watch", hint="run: tpuctl up",
@@ -79,7 +79,7 @@ class WatchAll(Generic[R]):
     def follow(self, path: Path) -> None:
         """Add a deployment, whose spec is stored at *path*."""
         self.names.append(path.parent.name)
-        self._loops.add(Member(path.parent.name, self._life(path)))
+        self._loops.add(Member(path.parent.name, self._passes(path)))
 
     def leave(self, name: str) -> None:
         """Stop watching a deployment and release its lease."""
@@ -115,7 +115,7 @@ class WatchAll(Generic[R]):
                 found += [path] if record.job.bundle and (billed(record) or not record.outcome) else []
         return found
 
-    def _life(self, path: Path) -> Passes:
+    def _passes(self, path: Path) -> Passes:
         """Run the passes of one deployment until its end."""
         reporter, stopped = self._reporter_of(path.parent.name), threading.Event()
         while True:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 FREE_IF_PREEMPTED_WITHIN = 60.0
-"""Seconds of life up to which a preempted machine is not billed (docs/facts.md)."""
+"""Lifetime in seconds up to which a preempted machine is not billed (docs/facts.md)."""
 _HOURS_A_MONTH = 730.0
 
 

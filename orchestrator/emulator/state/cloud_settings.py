@@ -10,7 +10,7 @@ class Latencies:
     The duration of each step in seconds; *notice* is the time from the notice to the kill.
 
     For queued resources: *queued_hidden* until a new one is visible, *queued_accept* until it waits,
-    *queued_look* between two checks of capacity, *queued_start* until a chosen one has nodes. *policy* is the
+    *queued_poll* between two checks of capacity, *queued_start* until a chosen one has nodes. *policy* is the
     time until a change of a bucket's IAM policy applies: 2 minutes, at worst 7 or more (docs/facts.md 6.2).
     """
 
@@ -26,7 +26,7 @@ class Latencies:
     notice: float = 0.0
     queued_hidden: float = 0.0
     queued_accept: float = 0.0
-    queued_look: float = 0.0
+    queued_poll: float = 0.0
     queued_start: float = 0.0
     policy: float = 0.0
 

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 from orchestrator.emulator.state.kernel import Kernel
 from orchestrator.emulator.state.tables import zone_types
 from orchestrator.emulator.state.tpu.nodes import TpuNodes
-from orchestrator.emulator.state.tpu.queued_life import INTERNAL, QueuedLife
+from orchestrator.emulator.state.tpu.queued_transitions import INTERNAL, QueuedTransitions
 from orchestrator.emulator.state.values.faults import FaultKind
 from orchestrator.emulator.state.values.instance import Instance, Status
 from orchestrator.emulator.state.values.node import DEAD, Health, Node, NodeState
@@ -72,7 +72,7 @@ class Controls:
                 raise refused(f"preempt {name}: it is {found.state.name}", "check its state first")
             self._tpu.preempt(found, notice=notice)
         elif found.status in _VM_UP:
-            self._vms.life.preempt(found, notice=notice)
+            self._vms.transitions.preempt(found, notice=notice)
         else:
             raise refused(f"preempt {name}: it is {found.status.value}", "check its status first")
 
@@ -148,8 +148,8 @@ def _seconds(state: str) -> float:
 class QueuedControls:
     """Finds queued resources by name (`name`, or `zone/name` if two zones have it) and moves them."""
 
-    def __init__(self, kernel: Kernel, life: QueuedLife) -> None:
-        self._kernel, self._life = kernel, life
+    def __init__(self, kernel: Kernel, transitions: QueuedTransitions) -> None:
+        self._kernel, self._transitions = kernel, transitions
 
     def set_state(self, name: str, state: str) -> None:
         """
@@ -169,10 +169,10 @@ class QueuedControls:
         if wanted is S.PROVISIONING:
             if found.fate and found.fate.kind is FaultKind.NO_CAPACITY:
                 found.fate = None
-            self._life.choose(found)
+            self._transitions.choose(found)
         elif wanted is S.SUSPENDING:
-            self._life.suspend(found, Initiator.SERVICE)
+            self._transitions.suspend(found, Initiator.SERVICE)
         elif wanted is S.FAILED:
-            self._life.fail(found, INTERNAL)
+            self._transitions.fail(found, INTERNAL)
         else:
-            self._life.wait(found, wanted)
+            self._transitions.wait(found, wanted)

@@ -77,7 +77,7 @@ def _network(base: str) -> IPv4Network:
 
 @dataclass(frozen=True)
 class MachineState:
-    """What the metadata server shows about the life of a machine."""
+    """What the metadata server shows about the state of a machine."""
 
     preempted: bool = False
     maintenance_event: str = "NONE"

@@ -6,6 +6,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from orchestrator.clock import Clock
@@ -37,6 +38,10 @@ _SAVED = {
     )
 }  # fmt: skip
 """The classes in a stored state."""
+_EARLIER_EVENTS = {
+    "queued.look": "queued.poll", "queued.left": "queued.node-ended", "queued.swept": "queued.nodes-deleted",
+}  # fmt: skip
+"""Planned events of a state that an earlier version has stored, and what they are called now."""
 GuestAttributes = Mapping[tuple[str, str], str]
 
 
@@ -59,7 +64,7 @@ class LocalCloud:
         self.changes = VmChanges(self.kernel, self.compute)
         self.network = Network(self.kernel)
         self._controls = Controls(self.kernel, self.tpu, self.compute)
-        self._queued_controls = QueuedControls(self.kernel, self.queued.life)
+        self._queued_controls = QueuedControls(self.kernel, self.queued.transitions)
 
     @property
     def version(self) -> int:
@@ -108,6 +113,8 @@ class LocalCloud:
             raise _unreadable(f"the saved state is damaged: {error}") from error
         if number != _FORMAT or not isinstance(state, State):
             raise _unreadable(f"the saved state has format {number}, not {_FORMAT}")
+        # In place: the order of the heap is by time alone.
+        state.heap[:] = [replace(one, kind=_EARLIER_EVENTS.get(one.kind, one.kind)) for one in state.heap]
         with self.lock:
             self.kernel.state = state
 

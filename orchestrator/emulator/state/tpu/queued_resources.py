@@ -8,7 +8,7 @@ from orchestrator.emulator.state.kernel import CallTarget, Kernel
 from orchestrator.emulator.state.replays import once
 from orchestrator.emulator.state.tpu import node_rules, queued_rules
 from orchestrator.emulator.state.tpu.nodes import TpuNodes
-from orchestrator.emulator.state.tpu.queued_life import QueuedLife
+from orchestrator.emulator.state.tpu.queued_transitions import QueuedTransitions
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.values.queued import QueuedResource, QueuedState
 
@@ -23,7 +23,7 @@ class TpuQueuedResources:
 
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
         self._kernel = kernel
-        self.life = QueuedLife(kernel, nodes)
+        self.transitions = QueuedTransitions(kernel, nodes)
 
     def listed(self, zone: str) -> tuple[list[QueuedResource], list[str]]:
         """
@@ -51,7 +51,7 @@ class TpuQueuedResources:
             found = queued_rules.checked(self._kernel, CallTarget(zone, name), body)
             self._kernel.state.queued[zone, name] = found
             operation = self._begin(found, "create")
-            self.life.accept(found, operation)
+            self.transitions.accept(found, operation)
             return operation
 
         return self._once(f"POST {zone}/queuedResources/{name}", request_id, body, act)
@@ -70,11 +70,11 @@ class TpuQueuedResources:
             operation = self._begin(found, "delete")
             if not operation.planned:
                 found.enter(QueuedState.DELETING)
-                self.life.leave(found)
+                self.transitions.leave(found)
                 for other in earlier:
                     self._kernel.finish(other, node_rules.CANCELLED)
             latency = self._kernel.settings.latency
-            delay = latency.node_delete if self.life.members(found) else latency.node_change
+            delay = latency.node_delete if self.transitions.members(found) else latency.node_change
             self._kernel.proceed(operation, delay, "queued.deleted", *found.tag)
             return operation
 
@@ -88,7 +88,7 @@ class TpuQueuedResources:
             raise queued_rules.refused(self._kernel, "reset", found)
         operation = self._begin(found, "reset")
         if not operation.planned:
-            self.life.restart(found)
+            self.transitions.restart(found)
         delay = self._kernel.settings.latency.node_change
         self._kernel.proceed(operation, delay, "queued.restarted", *found.tag)
         return operation
@@ -106,7 +106,7 @@ class TpuQueuedResources:
         if queued.state is QueuedState.DELETING:
             target = CallTarget(queued.zone, queued.name)
             raise tpu_case("concurrent operation").error(**self._kernel.values(target))
-        if not force and self.life.members(queued):
+        if not force and self.transitions.members(queued):
             raise queued_rules.refused(self._kernel, "delete without force", queued)
 
     def _once(

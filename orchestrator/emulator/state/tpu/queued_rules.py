@@ -33,7 +33,7 @@ def notify(kernel: Kernel, node: Node, initiator: Initiator) -> None:
     """Notify the queued resource of *node*, if it has one, that the node is ending or has ended."""
     if node.queued:
         # As an event at the present time, so that the node's own call ends before its queued resource reacts.
-        kernel.schedule(0.0, "queued.left", node.zone, node.queued.rpartition("/")[2], initiator)
+        kernel.schedule(0.0, "queued.node-ended", node.zone, node.queued.rpartition("/")[2], initiator)
 
 
 def checked(kernel: Kernel, target: CallTarget, body: Mapping[str, Any]) -> QueuedResource:

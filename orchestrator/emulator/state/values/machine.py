@@ -10,7 +10,7 @@ class Machine:
     """
     One machine: what it takes to boot it.
 
-    *id* is unique for the life of the machine and safe as a folder name: for a TPU worker
+    *id* is unique for the lifetime of the machine and safe as a folder name: for a TPU worker
     `tpu-<zone>-<node>-<numeric id>-w<index>`, for a VM `vm-<zone>-<name>-<numeric id>`. *address* is the
     machine's own loopback address (127.x.y.z), which the API shows as its internal IP. *attributes* are the
     instance attributes in the metadata server (user metadata plus the platform's, for example

@@ -20,7 +20,7 @@ from orchestrator.emulator.state.values.machine import Machine
 from orchestrator.emulator.state.values.operation import Api, Operation
 from orchestrator.emulator.state.vm import vm_rules
 from orchestrator.emulator.state.vm.vm_disks import VmDisks
-from orchestrator.emulator.state.vm.vm_life import VmLife
+from orchestrator.emulator.state.vm.vm_transitions import VmTransitions
 
 S = Status
 _FIXED = ("provisioningModel", "preemptible")
@@ -39,7 +39,7 @@ class ComputeVms:
     def __init__(self, kernel: Kernel) -> None:
         self._kernel = kernel
         self.disks = VmDisks(kernel)
-        self.life = VmLife(kernel, self.disks)
+        self.transitions = VmTransitions(kernel, self.disks)
 
     def in_zone(self, zone: str) -> list[Instance]:
         vm_rules.check_zone(self._kernel, zone)
@@ -74,7 +74,7 @@ class ComputeVms:
         self.disks.attach(instance, planned_disks)
         kernel.state.instances[zone, target.name] = instance
         kernel.add_machine(self._machine(instance))
-        return self.life.start_up(instance, "insert", kernel.settings.latency.vm_create)
+        return self.transitions.start_up(instance, "insert", kernel.settings.latency.vm_create)
 
     def insert_several(self, zone: str, body: Mapping[str, Any]) -> Operation:
         """
@@ -102,46 +102,50 @@ class ComputeVms:
         """Start a stopped VM; for a VM that is still stopping the operation ends with an error."""
         instance = self.get(zone, name)
         if instance.status is S.TERMINATED:
-            return self.life.start_up(instance, "start", self._kernel.settings.latency.vm_start)
-        operation = self.life.begin(instance, "start")
+            return self.transitions.start_up(instance, "start", self._kernel.settings.latency.vm_start)
+        operation = self.transitions.begin(instance, "start")
         if instance.status is not S.RUNNING:
-            operation.planned = self.life.not_ready(instance)
+            operation.planned = self.transitions.not_ready(instance)
         self._kernel.proceed(operation, 0.0, "vm.done")
         return operation
 
     def stop(self, zone: str, name: str) -> Operation:
         """Start to stop a VM, with its shutdown scripts; no effect on a stopped one."""
         instance = self.get(zone, name)
-        operation = self.life.begin(instance, "stop")
+        operation = self.transitions.begin(instance, "stop")
         if instance.status is S.TERMINATED or operation.planned:
             self._kernel.proceed(operation, 0.0, "vm.done")
         else:
-            self.life.wind_down(instance, operation, self._kernel.settings.latency.vm_stop, Action.STOP)
+            self.transitions.wind_down(
+                instance, operation, self._kernel.settings.latency.vm_stop, Action.STOP
+            )
         return operation
 
     def delete(self, zone: str, name: str) -> Operation:
         instance = self.get(zone, name)
         if instance.body.get("deletionProtection"):
             raise api_errors.invalid(f"The resource '{instance.path}' is protected against deletion.")
-        operation = self.life.begin(instance, "delete")
+        operation = self.transitions.begin(instance, "delete")
         if operation.planned:
             self._kernel.proceed(operation, 0.0, "vm.done")
         else:
-            self.life.wind_down(instance, operation, self._kernel.settings.latency.vm_delete, Action.DELETE)
+            self.transitions.wind_down(
+                instance, operation, self._kernel.settings.latency.vm_delete, Action.DELETE
+            )
         return operation
 
     def reset(self, zone: str, name: str) -> Operation:
         """Kill and boot a running VM at once, without its shutdown scripts."""
         instance = self.get(zone, name)
-        operation = self.life.begin(instance, "reset")
+        operation = self.transitions.begin(instance, "reset")
         if instance.status is not S.RUNNING:
-            operation.planned = self.life.not_ready(instance)
+            operation.planned = self.transitions.not_ready(instance)
         self._kernel.proceed(operation, 0.0, "vm.reset", zone, name, instance.epoch)
         return operation
 
     def note_change(self, instance: Instance, verb: str) -> Operation:
         """Record the operation of a change that has already taken effect."""
-        operation = self.life.begin(instance, verb)
+        operation = self.transitions.begin(instance, verb)
         self._kernel.proceed(operation, self._kernel.settings.latency.vm_change, "vm.done")
         return operation
 
@@ -258,7 +262,7 @@ class VmChanges:
         operation = self._vms.note_change(instance, "setScheduling")
         if operation.planned is None:
             instance.scheduling = rules
-            self._vms.life.plan_deadline(instance)
+            self._vms.transitions.plan_deadline(instance)
         return operation
 
     def simulate_maintenance(self, zone: str, name: str) -> Operation:
@@ -266,7 +270,7 @@ class VmChanges:
         instance = self._vms.get(zone, name)
         operation = self._vms.note_change(instance, "compute.instances.simulateMaintenanceEvent")
         if operation.planned is None and instance.spot:
-            self._vms.life.preempt(instance, notice=True)
+            self._vms.transitions.preempt(instance, notice=True)
         elif operation.planned is None:
             ends = instance.scheduling.get("onHostMaintenance") == "TERMINATE"
             self._kernel.show_maintenance(instance.machine_id, _MAINTENANCE[ends])

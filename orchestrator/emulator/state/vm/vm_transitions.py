@@ -14,7 +14,7 @@ _STARTS = frozenset({"insert", "start"})
 _UP = frozenset({S.PROVISIONING, S.STAGING, S.RUNNING})
 
 
-class VmLife:
+class VmTransitions:
     """The starts and stops of VMs, by the caller's request or by the platform."""
 
     def __init__(self, kernel: Kernel, disks: VmDisks) -> None:

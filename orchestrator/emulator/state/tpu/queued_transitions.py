@@ -25,16 +25,16 @@ EXPIRED = OperationError(4, "The queued resource expired before its resources be
 INTERNAL = OperationError(13, "an internal error has occurred")
 
 
-class QueuedLife:
+class QueuedTransitions:
     def __init__(self, kernel: Kernel, nodes: TpuNodes) -> None:
         self._kernel, self._nodes = kernel, nodes
         kernel.handlers |= {
             "queued.accepted": self._accepted,
-            "queued.look": self._proceed,
+            "queued.poll": self._poll,
             "queued.start": self._start,
             "queued.ready": self._ready,
-            "queued.left": self._node_gone,
-            "queued.swept": self._swept,
+            "queued.node-ended": self._node_ended,
+            "queued.nodes-deleted": self._nodes_deleted,
             "queued.expired": self._expired,
             "queued.deleted": self._deleted,
             "queued.restarted": self._restarted,
@@ -76,7 +76,7 @@ class QueuedLife:
             self.fail(queued, EXPIRED)
             return
         queued.enter(state)
-        self._kernel.schedule(self._kernel.settings.latency.queued_look, "queued.look", *queued.tag)
+        self._kernel.schedule(self._kernel.settings.latency.queued_poll, "queued.poll", *queued.tag)
 
     def choose(self, queued: QueuedResource) -> None:
         """Choose a waiting queued resource; its nodes appear a moment later."""
@@ -93,7 +93,7 @@ class QueuedLife:
         """Remove the nodes; the queued resource stays, SUSPENDED."""
         queued.enter(S.SUSPENDING, initiator)
         self.leave(queued)
-        self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.swept", *queued.tag)
+        self._kernel.schedule(self._kernel.settings.latency.node_delete, "queued.nodes-deleted", *queued.tag)
 
     def _current(self, *tag: object) -> QueuedResource | None:
         zone, name, *_ = tag
@@ -115,7 +115,7 @@ class QueuedLife:
             self.wait(found)
         kernel.finish(operation, operation.planned, copy.deepcopy(found))
 
-    def _proceed(self, *tag: object) -> None:
+    def _poll(self, *tag: object) -> None:
         found, kernel = self._current(*tag), self._kernel
         if found is None:
             return
@@ -123,8 +123,8 @@ class QueuedLife:
         if early <= 0 and self._stocked(found):
             self.choose(found)
             return
-        again = max(SHORTEST_WAIT, kernel.settings.latency.queued_look)
-        kernel.schedule(early if early > 0 else again, "queued.look", *found.tag)
+        again = max(SHORTEST_WAIT, kernel.settings.latency.queued_poll)
+        kernel.schedule(early if early > 0 else again, "queued.poll", *found.tag)
 
     def _start(self, *tag: object) -> None:
         found, kernel = self._current(*tag), self._kernel
@@ -167,7 +167,7 @@ class QueuedLife:
                 tag = (found.zone, found.name, found.numeric_id)
                 kernel.schedule(found.run_seconds, "queued.run-over", *tag)
 
-    def _node_gone(self, zone: str, name: str, initiator: Initiator) -> None:
+    def _node_ended(self, zone: str, name: str, initiator: Initiator) -> None:
         found = self._kernel.state.queued.get((zone, name))
         if found is None:
             return
@@ -177,7 +177,7 @@ class QueuedLife:
             self.suspend(found, initiator)
         self._settle(found)
 
-    def _swept(self, *tag: object) -> None:
+    def _nodes_deleted(self, *tag: object) -> None:
         found = self._current(*tag)
         if found:
             # A node with an open operation is removed when that ends.
