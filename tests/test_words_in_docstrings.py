@@ -20,7 +20,7 @@ RIDDLES = re.compile(
 )
 """Words that hide who acts, or that no tool prints: say "another process", "the user", "unknown", "observed"."""
 ON_PAGES = {"rule", "rule_of_file", "click.command"}
-"""Decorators of functions whose docstrings are text of docs/doctor.md, docs/checks.md and docs/commands.md."""
+"""Decorators of functions whose docstrings are text of docs/doctor.md, docs/check.md and docs/commands.md."""
 FILLERS = frozenset(
     re.findall(
         "[a-z]+",

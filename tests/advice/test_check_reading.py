@@ -15,11 +15,11 @@ from orchestrator.advice.check.saves import best_save_interval, lost_share
 from orchestrator.app.source import source_facts
 from orchestrator.app.source.source_facts import gather
 
-MANUAL = Path(__file__).parents[2] / "docs" / "checks.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "check.md"
 
 
 def test_the_manual_is_the_one_in_the_docstrings():
-    """docs/checks.md is made from the rules. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
+    """docs/check.md is made from the rules. Set TPUCTL_UPDATE_GOLDEN=1 to write it again."""
     if os.environ.get("TPUCTL_UPDATE_GOLDEN"):
         MANUAL.write_text(manual())
     assert MANUAL.read_text() == manual()

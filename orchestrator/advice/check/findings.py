@@ -150,7 +150,7 @@ Find = Callable[[Spec, Catalog, SourceFacts], Iterator[RawFinding]]
 
 @dataclass(frozen=True)
 class CheckRule:
-    """Tie a stable *id* and the possible *levels* to the function that checks; docs/checks.md has its docstring."""
+    """Tie a stable *id* and the possible *levels* to the function that checks; docs/check.md has its docstring."""
 
     id: str
     levels: tuple[Level, ...]

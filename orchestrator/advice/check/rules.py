@@ -61,7 +61,7 @@ def run_rules(spec: Spec, catalog: Catalog, facts: SourceFacts) -> tuple[CheckFi
 
 
 def manual() -> str:
-    """Return the table of all rules as Markdown, for docs/checks.md."""
+    """Return the table of all rules as Markdown, for docs/check.md."""
     rows = [f"| `{each.id}` | {_levels(each)} | {_text(each)} |" for each in RULES]
     return "\n".join((_HEAD, *rows)) + "\n"
 
