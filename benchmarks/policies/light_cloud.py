@@ -211,15 +211,15 @@ class LightCloud:
         nodes = tuple(self._node(m) for m in mine)
         asked = {o.name for o in record.operations}
         self.machines = [m for m in self.machines if m in mine or m.name in asked]
-        beats = tuple(
-            self._beat(m) for m in mine if self._talks(m) and m.incarnation == record.node.incarnation
+        heartbeats = tuple(
+            self._heartbeat(m) for m in mine if self._talks(m) and m.incarnation == record.node.incarnation
         )
         region = names.region_of(self.spec.tpu.zones[0])
         return World(
             bucket=Present(Bucket("replay", region)),
             vm=Absent(),
             nodes=Present(nodes),
-            heartbeats=Present(beats),
+            heartbeats=Present(heartbeats),
             operations=polled,
             observed_at=self.now(),
             prices=self._prices_now(),
@@ -264,10 +264,10 @@ class LightCloud:
             created_at=EPOCH + machine.asked,
         )
 
-    def _beat(self, machine: Machine) -> Heartbeat:
+    def _heartbeat(self, machine: Machine) -> Heartbeat:
         rings = self._rings(machine)
         phase = (Phase.RUN, Phase.STOPPING, Phase.STOPPED)[rings]
-        beat = Heartbeat(
+        heartbeat = Heartbeat(
             machine.incarnation,
             0,
             phase,
@@ -278,11 +278,11 @@ class LightCloud:
         )
         first = self._first_step(machine)
         if first > self.time:
-            return replace(beat, phase=Phase.RESTORE) if not rings else beat
+            return replace(heartbeat, phase=Phase.RESTORE) if not rings else heartbeat
         if not self.work:
-            return beat
+            return heartbeat
         at_rest = machine.death - self.ledger.market.latency.notice if rings else self.time
-        return replace(beat, **self._progress(first, at_rest, saved=rings == 2))
+        return replace(heartbeat, **self._progress(first, at_rest, saved=rings == 2))
 
     def _first_step(self, machine: Machine) -> float:
         return machine.ready + self.ledger.market.latency.push + self.ledger.market.latency.restore

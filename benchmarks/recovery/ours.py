@@ -77,7 +77,7 @@ def sample(
     # Nothing unpacked: it was looked for, and the setup began.
     there = times.get("unpacked", times.get("setup_began", fetched))
     done = max(there, times.get("setup_done", there))
-    last = lab.beats(number)[0]
+    last = lab.heartbeats(number)[0]
     rest = {"rest": last["at"] - lost} if notice and last["phase"] == "stopped" else {}
     return {
         **rest,
@@ -90,7 +90,7 @@ def sample(
 
 
 def _timings(lab: RecoveryLab, number: int) -> dict[str, float] | None:
-    times = next((beat["timings"] for beat in lab.beats(number)), {})
+    times = next((heartbeat["timings"] for heartbeat in lab.heartbeats(number)), {})
     return times if {"boot", "fetched", "restored"} <= set(times) else None
 
 

@@ -190,7 +190,7 @@ def endless(text: str) -> str:
 
 def ready(lab: RecoveryLab, number: int) -> float | None:
     """Return the seconds from the code to the end of the setup of an incarnation, None before."""
-    times = next((beat["timings"] for beat in lab.beats(number)), {})
+    times = next((heartbeat["timings"] for heartbeat in lab.heartbeats(number)), {})
     return times["setup_done"] - times["fetched"] if "setup_done" in times else None
 
 

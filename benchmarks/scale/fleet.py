@@ -35,7 +35,7 @@ from tests.kit.records import record_of
 
 NOW = 1_800_000_000.0
 POLL = 15.0
-BEAT = b'{"incarnation": 1, "worker": 0, "phase": "run", "bundle": "%s", "step": 10}' % (b"b" * 64)
+HEARTBEAT_BODY = b'{"incarnation": 1, "worker": 0, "phase": "run", "bundle": "%s", "step": 10}' % (b"b" * 64)
 
 
 def nodes_in(zones: Zones) -> TpuNodes:
@@ -49,7 +49,7 @@ class Shelf:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._objects: dict[str, StoredObject] = {}
-        self.write(f"{HEARTBEAT}1/0", BEAT)
+        self.write(f"{HEARTBEAT}1/0", HEARTBEAT_BODY)
 
     def read(self, name: str, *_: Any, **__: Any) -> StoredObject | None:
         """Return an object; a report has just been written."""

@@ -34,7 +34,7 @@ from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.job import job_digest
 from orchestrator.planning.tpu.queued_tpu import merged
 from orchestrator.planning.update_record import update_record
-from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, vm, world
 
 DOCS = Path(__file__).parents[2] / "docs" / "explain.md"
 WAITING = QueuedState.WAITING_FOR_RESOURCES
@@ -67,7 +67,7 @@ def in_queue():
 
 def report(**fields):
     """Return the report of the only worker."""
-    return {"heartbeats": Present((beat(**fields),))}
+    return {"heartbeats": Present((heartbeat(**fields),))}
 
 
 def lately(state):
@@ -433,7 +433,7 @@ def test_a_worker_that_installs_has_reported_and_is_not_waited_for_until_a_check
     silent = item("job", explain(observed(BOOTS, heartbeats=Present(()))))
     assert silent.next == "a check over SSH, if no worker has reported until then"
     assert silent.when > NOW + 60
-    works = observed(BOOTS, heartbeats=Present((beat(phase=Phase.SETUP, step=None),)))
+    works = observed(BOOTS, heartbeats=Present((heartbeat(phase=Phase.SETUP, step=None),)))
     installs = item("job", explain(works))
     assert (installs.next, installs.when <= NOW + works.spec.watch.poll) == ("look again", True)
 

@@ -19,33 +19,33 @@ T = 1_800_000_000.0
 KILLED = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=50)
 
 
-def beat(incarnation, step, resumed_from=None, **more):
+def heartbeat(incarnation, step, resumed_from=None, **more):
     """Return the last report of an incarnation that trained."""
     timings = more.pop("timings", {"first_step": T + 10 * incarnation})
     known = {"loss": 2.5, "progress_from": "file", "timings": timings, "resumed_from": resumed_from, **more}
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)
 
 
-def observed_run(beats, faults=(KILLED,), **more):
+def observed_run(heartbeats, faults=(KILLED,), **more):
     """Return a run that reached its end and reported its steps."""
     known = {"outcome": Outcome.DONE, "checkpoints": (RunCheckpoint(50, 1), RunCheckpoint(100, 2)), **more}
     known.setdefault("written", known["checkpoints"])
-    steps = {b.step for b in beats if b.step is not None}
-    return ObservedRun(heartbeats=tuple(beats), faults=tuple(faults), steps=frozenset(steps), **known)
+    steps = {b.step for b in heartbeats if b.step is not None}
+    return ObservedRun(heartbeats=tuple(heartbeats), faults=tuple(faults), steps=frozenset(steps), **known)
 
 
-WHOLE = observed_run([beat(1, 100, loss=2.5)], faults=())
-GOOD = [beat(1, 60), beat(2, 100, 50, began_at=51)]
+WHOLE = observed_run([heartbeat(1, 100, loss=2.5)], faults=())
+GOOD = [heartbeat(1, 60), heartbeat(2, 100, 50, began_at=51)]
 
 
-def verdict(beats, faults=(KILLED,), undisturbed=WHOLE, missed=0, **more):
+def verdict(heartbeats, faults=(KILLED,), undisturbed=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
-    return judge(observed_run(beats, faults, **more), undisturbed, missed)
+    return judge(observed_run(heartbeats, faults, **more), undisturbed, missed)
 
 
-def quiet(*beats):
+def quiet(*heartbeats):
     """Return reports of a job that reports neither loss nor steps."""
-    return [replace(one, loss=None, progress_from="commits") for one in beats]
+    return [replace(one, loss=None, progress_from="commits") for one in heartbeats]
 
 
 def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
@@ -59,7 +59,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
 
 def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     """The checkpoint was there and the script did not read it."""
-    found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)])
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_at=1)])
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
@@ -68,13 +68,13 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():
     """An older checkpoint means that a newer one was lost."""
-    assert verdict([beat(1, 60), beat(2, 100, 25)]).recoveries[0].defect is ResumeDefect.OLDER
+    assert verdict([heartbeat(1, 60), heartbeat(2, 100, 25)]).recoveries[0].defect is ResumeDefect.OLDER
 
 
 def test_a_job_that_had_saved_nothing_does_not_recover():
     """Training from the beginning again is not resuming."""
     fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
-    found = verdict([beat(1, 60), beat(2, 100)], (fault,))
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100)], (fault,))
     assert not found.survives
     assert found.hints == (
         "save earlier and more often: TPU #1 was lost before the first checkpoint was complete",
@@ -85,7 +85,9 @@ def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_ea
     """The notice came before the first commit, and the machine still saved step 60 in its last seconds."""
     fault = InjectedFault(Fault.NOTICE, 1, T + 15, step=60, committed=None)
     found = verdict(
-        [beat(1, 60), beat(2, 100, 60)], (fault,), checkpoints=(RunCheckpoint(60, 1), RunCheckpoint(100, 2))
+        [heartbeat(1, 60), heartbeat(2, 100, 60)],
+        (fault,),
+        checkpoints=(RunCheckpoint(60, 1), RunCheckpoint(100, 2)),
     )
     assert found.survives
     assert found.hints == ()
@@ -93,15 +95,15 @@ def test_a_first_checkpoint_that_was_saved_at_the_notice_is_no_reason_to_save_ea
 
 def test_a_machine_that_made_no_step_is_no_recovery():
     """Killed again while it restored: only the machine after it counts."""
-    beats = [beat(1, 60), beat(2, None, timings={}), beat(3, 100, 50)]
+    heartbeats = [heartbeat(1, 60), heartbeat(2, None, timings={}), heartbeat(3, 100, 50)]
     checkpoints = (RunCheckpoint(50, 1),)
-    assert verdict(beats, checkpoints=checkpoints).survives
-    assert not verdict(beats[:2], checkpoints=checkpoints).survives
+    assert verdict(heartbeats, checkpoints=checkpoints).survives
+    assert not verdict(heartbeats[:2], checkpoints=checkpoints).survives
 
 
 def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
     """Many jobs do not promise the same loss; the user decides, and the verdict says where it comes from."""
-    other = replace(WHOLE, heartbeats=(beat(1, 100, loss=2.6),))
+    other = replace(WHOLE, heartbeats=(heartbeat(1, 100, loss=2.6),))
     found = verdict(GOOD, undisturbed=other)
     assert found.survives
     assert found.same_loss is False
@@ -112,7 +114,7 @@ def test_another_loss_is_said_but_does_not_fail_the_rehearsal():
 def test_the_last_step_of_equal_loss_is_named():
     """Equal before the resume and different after it points at what the checkpoint lacks."""
     whole = replace(
-        WHOLE, heartbeats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))}
+        WHOLE, heartbeats=(heartbeat(1, 100, loss=2.6),), losses={1: ((40, 4.0), (50, 3.0), (60, 2.9))}
     )
     found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0), (50, 3.0)), 2: ((60, 2.7),)})
     assert found.causes == (Cause.DIFFERENT,)
@@ -121,7 +123,7 @@ def test_the_last_step_of_equal_loss_is_named():
 
 def test_a_job_that_differs_before_any_fault_does_not_repeat_itself():
     """Then resuming is not to blame."""
-    whole = replace(WHOLE, heartbeats=(beat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
+    whole = replace(WHOLE, heartbeats=(heartbeat(1, 100, loss=2.6),), losses={1: ((40, 4.1), (60, 2.9))})
     found = verdict(GOOD, undisturbed=whole, losses={1: ((40, 4.0),), 2: ((60, 2.7),)})
     assert found.causes == (Cause.UNSTEADY,)
 
@@ -136,9 +138,11 @@ def test_without_an_undisturbed_run_nothing_is_said_about_loss_and_bytes():
 def test_a_job_that_ends_before_its_next_step_is_observed_has_resumed():
     """Its last save says so: a short job may report nothing between restore and end."""
     after = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=100)
-    assert verdict([beat(1, 60), after], undisturbed=None).survives
+    assert verdict([heartbeat(1, 60), after], undisturbed=None).survives
     idle = Heartbeat(2, 0, Phase.DONE, T, resumed_from=50, committed_step=50)
-    assert not verdict([beat(1, 60), idle], undisturbed=None, checkpoints=(RunCheckpoint(50, 1),)).survives
+    assert not verdict(
+        [heartbeat(1, 60), idle], undisturbed=None, checkpoints=(RunCheckpoint(50, 1),)
+    ).survives
 
 
 def test_faults_that_were_not_injected_prove_nothing():
@@ -151,9 +155,11 @@ def test_faults_that_were_not_injected_prove_nothing():
 
 def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
     """More steps would not help where neither steps nor checkpoints are observed."""
-    beats = quiet(beat(1, None, timings={}), replace(beat(2, None, timings={}), phase=Phase.DONE))
+    heartbeats = quiet(
+        heartbeat(1, None, timings={}), replace(heartbeat(2, None, timings={}), phase=Phase.DONE)
+    )
     for missed, faults in ((1, ()), (0, (InjectedFault(Fault.NO_NOTICE, 1, T, None, None),))):
-        found = verdict(beats, faults, checkpoints=(), missed=missed)
+        found = verdict(heartbeats, faults, checkpoints=(), missed=missed)
         assert found.result is RehearsalResult.INCONCLUSIVE
         assert "tpuctl saw no step and no checkpoint of this job" in verdict_lines(found)[1]
         (text,) = found.hints
@@ -164,8 +170,8 @@ def test_a_job_that_shows_neither_steps_nor_checkpoints_is_reported_as_that():
 
 def test_nothing_is_claimed_of_steps_where_only_checkpoints_are_observed():
     """The newest save against itself would always be 0 steps redone."""
-    beats = quiet(beat(1, 50), beat(2, 100, 50))
-    found = verdict(beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=50, committed=50),))
+    heartbeats = quiet(heartbeat(1, 50), heartbeat(2, 100, 50))
+    found = verdict(heartbeats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=50, committed=50),))
     assert found.survives
     assert (found.recoveries[0].steps_redone, found.recoveries[0].total_s) == (None, None)
     assert not any("redone" in line for line in verdict_lines(found))
@@ -178,12 +184,12 @@ def test_a_warm_start_says_what_it_saved_against_the_first_machine():
         "unpack_began": T + 1, "unpacked": T + 5, "setup_began": T + 5, "setup_done": T + 7, "spawned": T + 8,
         "first_step": T + 10,
     }  # fmt: skip
-    found = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=warm)])
+    found = verdict([heartbeat(1, 60, timings=cold), heartbeat(2, 100, 50, timings=warm)])
     assert found.recoveries[0].warm_saved_s == 82
     assert found.recoveries[0].parts_s["unpack"] == 4
     line = "  with packages kept, setup and first step took 82.0 s less (no-notice) than on the first machine"
     assert line in verdict_lines(found)
-    anew = verdict([beat(1, 60, timings=cold), beat(2, 100, 50, timings=cold)])
+    anew = verdict([heartbeat(1, 60, timings=cold), heartbeat(2, 100, 50, timings=cold)])
     assert anew.recoveries[0].warm_saved_s is None
 
 
@@ -193,7 +199,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
         "boot": T + 17, "setup_began": T + 18, "setup_done": T + 96, "restore_began": T + 18,
         "restored": T + 18.5, "spawned": T + 97, "first_step": T + 99,
     }  # fmt: skip
-    found = verdict([beat(1, 60), beat(2, 100, 50, timings=marks)])
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, timings=marks)])
     assert found.recoveries[0].parts_s == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    no-notice"))
     assert row.split() == ["no-notice", "2.0", "-", "78.0", "0.5", "2.0"]
@@ -201,7 +207,7 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
 
 def test_the_recovery_table_names_its_parts_as_that_of_watch_does():
     """Both stand below each other, and their totals differ: the legend says why."""
-    found = verdict([beat(1, 60), beat(2, 100, 50, timings={"boot": T + 17, "first_step": T + 20})])
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, timings={"boot": T + 17, "first_step": T + 20})])
     lines = verdict_lines(found)
     at = next(number for number, line in enumerate(lines) if line.startswith("  recovery, s"))
     assert lines[at].split()[2:] == ["machine", "packages", "setup", "restore", "first", "step"]
@@ -223,9 +229,9 @@ SAVED_AGAIN = (
 
 def test_a_job_that_counts_its_steps_from_0_again_is_reported():
     """It resumed at 60, but its next saves are 30 and 40: no save of a fresh start."""
-    beats = quiet(beat(1, 60), beat(2, 70, 60))
+    heartbeats = quiet(heartbeat(1, 60), heartbeat(2, 70, 60))
     fault = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=60)
-    found = verdict(beats, (fault,), written=SAVED_AGAIN)
+    found = verdict(heartbeats, (fault,), written=SAVED_AGAIN)
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].defect is ResumeDefect.COUNTS_AGAIN
     assert found.recoveries[0].message == "step 60 was restored, but its next saves are 30, 40"
@@ -236,7 +242,7 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
 def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, defect):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
-    found = verdict([beat(1, 60), beat(2, 100, 50, began_at=1)], losses=curves)
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_at=1)], losses=curves)
     assert found.recoveries[0].defect is defect
 
 
@@ -249,9 +255,9 @@ def test_saves_that_are_observed_late_do_not_blame_the_counter():
         RunCheckpoint(5, 2),
         RunCheckpoint(10, 2),
     )
-    beats = [beat(1, 39, loss=0.03), beat(2, 60, 15, loss=0.02, began_at=1)]
+    heartbeats = [heartbeat(1, 39, loss=0.03), heartbeat(2, 60, 15, loss=0.02, began_at=1)]
     found = verdict(
-        beats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), undisturbed=None, written=written
+        heartbeats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), undisturbed=None, written=written
     )
     assert found.recoveries[0].defect is ResumeDefect.IGNORED
 
@@ -259,12 +265,12 @@ def test_saves_that_are_observed_late_do_not_blame_the_counter():
 def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
     """The last machine repeats all saves to the end; the one before it is explained by that."""
     faults = (InjectedFault(Fault.NO_NOTICE, 1, T, 8, 8), InjectedFault(Fault.NO_NOTICE, 2, T + 20, 16, 16))
-    beats = quiet(beat(1, 8), beat(2, 16, 8), beat(3, 24, 16))
+    heartbeats = quiet(heartbeat(1, 8), heartbeat(2, 16, 8), heartbeat(3, 24, 16))
     written = tuple(
         RunCheckpoint(n, i) for i, last in ((1, 8), (2, 16), (3, 24)) for n in range(4, last + 1, 4)
     )
     whole = replace(WHOLE, written=tuple(RunCheckpoint(n, 1) for n in range(4, 25, 4)))
-    found = judge(observed_run(beats, faults, written=written), whole)
+    found = judge(observed_run(heartbeats, faults, written=written), whole)
     assert [c.defect for c in found.recoveries] == [ResumeDefect.IGNORED, ResumeDefect.IGNORED]
     assert found.causes == (Cause.IGNORED,)
 
@@ -272,7 +278,7 @@ def test_a_script_that_ignores_its_checkpoint_saves_as_at_its_first_start():
 def test_equal_bytes_are_as_strong_as_an_equal_loss():
     """A job without a loss is compared by its last checkpoint."""
     digests = {100: {"w0/w.npz": FileDigest("a" * 64)}}
-    whole = replace(WHOLE, heartbeats=tuple(quiet(beat(1, 100))), digests=digests)
+    whole = replace(WHOLE, heartbeats=tuple(quiet(heartbeat(1, 100))), digests=digests)
     found = verdict(quiet(*GOOD), undisturbed=whole, digests=digests)
     assert found.same_bytes
     assert not any("weaker" in line for line in verdict_lines(found))
@@ -285,7 +291,7 @@ def test_equal_bytes_are_as_strong_as_an_equal_loss():
 
 def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
     """The cause, not a verdict about faults that were never injected."""
-    failed = replace(beat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
+    failed = replace(heartbeat(1, None, timings={}), phase=Phase.FAILED, exit_code=1)
     whole = observed_run(
         [failed], (), outcome=Outcome.FAILED, checkpoints=(), log=("Traceback", "FileNotFoundError: x")
     )
@@ -299,7 +305,7 @@ def test_a_job_that_fails_undisturbed_is_shown_with_its_last_lines():
 
 def test_a_job_that_ends_with_0_before_its_target_hears_why():
     """Keras deletes its backup at the end of fit(): nothing to resume, no end."""
-    failed = replace(beat(1, 14), phase=Phase.FAILED, exit_code=0)
+    failed = replace(heartbeat(1, 14), phase=Phase.FAILED, exit_code=0)
     found = judge_crash(observed_run([failed], (), outcome=Outcome.FAILED))
     assert found.causes == (Cause.EARLY,)
     assert "delete_checkpoint=False" in found.hints[0]
@@ -307,7 +313,7 @@ def test_a_job_that_ends_with_0_before_its_target_hears_why():
 
 def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
     """It ended with status 0, and nothing that a TPU could resume from is in the bucket."""
-    ended = replace(beat(1, 20, timings={}), phase=Phase.UNCOMMITTED, exit_code=0)
+    ended = replace(heartbeat(1, 20, timings={}), phase=Phase.UNCOMMITTED, exit_code=0)
     found = judge_crash(
         observed_run(
             [ended], (), outcome=Outcome.UNCOMMITTED, checkpoints=(), message="latest.npz lies there"
@@ -322,8 +328,8 @@ def test_a_job_whose_saves_no_format_reads_is_reported_at_once():
 
 def test_a_job_that_fails_under_faults_shows_its_lines_too():
     """It came back and then crashed: not done, whatever it resumed."""
-    failed = replace(beat(2, 70, 50), phase=Phase.FAILED, exit_code=3)
-    found = verdict([beat(1, 60), failed], outcome=Outcome.FAILED, log=("boom",))
+    failed = replace(heartbeat(2, 70, 50), phase=Phase.FAILED, exit_code=3)
+    found = verdict([heartbeat(1, 60), failed], outcome=Outcome.FAILED, log=("boom",))
     assert found.result is RehearsalResult.FAIL
     assert verdict_lines(found)[1] == "FAIL: the job did not reach its end: exit status 3"
     assert "    | boom" in verdict_lines(found)

@@ -186,9 +186,9 @@ class ChaosLab:
         if max(whole_steps(self.lab), default=0) != TARGET:
             yield f"whole at the end: {whole_steps(self.lab)}"
         for worker, machine in enumerate(machines):
-            beat = machine.heartbeat()
-            if (beat.get("phase"), beat.get("committed_step")) != ("done", TARGET):
-                yield f"worker {worker} ended as {beat}"
+            heartbeat = machine.heartbeat()
+            if (heartbeat.get("phase"), heartbeat.get("committed_step")) != ("done", TARGET):
+                yield f"worker {worker} ended as {heartbeat}"
             if machine.job_processes():
                 yield f"worker {worker} has left processes {machine.job_processes()}"
         states = [name for name in self.lab.names(f"checkpoints/{TARGET:08d}") if name.endswith("state.json")]

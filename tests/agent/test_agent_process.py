@@ -15,8 +15,13 @@ def test_fresh_run_ends_done_with_every_checkpoint_committed(lab: AgentLab) -> N
     """A fresh machine fetches the bundle, trains, commits, reports done and holds cron back."""
     machine = lab.machine(TARGET_STEPS=40).run_to_end()
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["committed_step"], beat["step"], beat["failures"]) == ("done", 40, 40, 0)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["committed_step"], heartbeat["step"], heartbeat["failures"]) == (
+        "done",
+        40,
+        40,
+        0,
+    )
     assert lab.manifests()[-1] == "checkpoints/00000040/g1/w0.manifest.json"
     assert (machine.root / "state" / "stop").read_text().startswith("step 40 is saved in the bucket")
     assert (machine.root / "current").resolve().name == lab.code
@@ -30,9 +35,9 @@ def test_the_log_of_a_job_that_trains_past_its_target_says_how_long_it_may(lab: 
     """Its grace counts from the save of the target; what it saves until then is kept."""
     changes = {"TARGET_STEPS": 20, "GRACE_SECONDS": 1, "_STEPS": 100000}
     machine = lab.machine(**changes).run_to_end()
-    beat = machine.heartbeat()
-    assert beat["phase"] == "done"
-    assert beat["committed_step"] >= 20
+    heartbeat = machine.heartbeat()
+    assert heartbeat["phase"] == "done"
+    assert heartbeat["committed_step"] >= 20
     assert "is saved in the bucket, the target is 20: the job has 1 s to end by itself" in lab.log()
 
 
@@ -42,13 +47,13 @@ def test_heartbeat_has_exactly_the_fields_of_the_engine(lab: AgentLab) -> None:
 
     The bucket tells when it was updated, the startup script alone that the report is its own.
     """
-    beat = lab.machine().run_to_end().heartbeat()
+    heartbeat = lab.machine().run_to_end().heartbeat()
 
     names = set(Heartbeat.__dataclass_fields__) - {"updated", "script"}
-    assert set(beat) == names | {"at", "deployment", "schema"}
-    assert Phase(beat["phase"]) is Phase.DONE
+    assert set(heartbeat) == names | {"at", "deployment", "schema"}
+    assert Phase(heartbeat["phase"]) is Phase.DONE
     times = {"boot", "restore_began", "unpack_began", "fetched", "restored", "spawned", "first_step"}
-    assert set(beat["timings"]) == times
+    assert set(heartbeat["timings"]) == times
 
 
 def test_built_zipapp_runs_alike(lab: AgentLab) -> None:
@@ -95,8 +100,8 @@ def test_killed_machine_resumes_from_the_committed_step(lab: AgentLab) -> None:
 
     second = lab.machine("m1", INCARNATION=2, _STEPS=60, TARGET_STEPS=60).run_to_end()
 
-    beat = second.heartbeat()
-    assert (beat["phase"], beat["resumed_from"], beat["attempt"]) == ("done", committed, 1)
+    heartbeat = second.heartbeat()
+    assert (heartbeat["phase"], heartbeat["resumed_from"], heartbeat["attempt"]) == ("done", committed, 1)
     assert f"begin after {committed}, asked for {committed}" in lab.log(incarnation=2)
     assert f"resume from step {committed} (the checkpoint is complete)" in lab.log(incarnation=2)
 
@@ -119,13 +124,13 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab)
     assert not [pid for pid in orphans if is_alive(pid)]
     assert [one["attempt"] for one in lab.attempts()] == [1, 2]
     assert "the agent was killed" in lab.attempts()[1]["reason"]
-    beat = machine.heartbeat()
-    assert beat["attempts"] == 2
+    heartbeat = machine.heartbeat()
+    assert heartbeat["attempts"] == 2
     # The report of an agent that is new, as after a push, still says when the job trained before.
-    ((attempt, began, until, start, reached),) = beat["trained"]
+    ((attempt, began, until, start, reached),) = heartbeat["trained"]
     assert (attempt, start) == (1, 0)
     assert reached >= 10
-    assert began < until < beat["timings"]["spawned"]
+    assert began < until < heartbeat["timings"]["spawned"]
 
 
 def test_sigterm_leads_to_a_last_commit(lab: AgentLab) -> None:
@@ -136,10 +141,15 @@ def test_sigterm_leads_to_a_last_commit(lab: AgentLab) -> None:
     machine.process.send_signal(signal.SIGTERM)
     assert machine.wait() == 0
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["notice"], beat["exit_code"], beat["failures"]) == ("stopped", True, 143, 0)
-    assert not beat["preempted"], "a signal alone may be a reboot"
-    assert beat["committed_step"] == beat["step"] > 3
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["notice"], heartbeat["exit_code"], heartbeat["failures"]) == (
+        "stopped",
+        True,
+        143,
+        0,
+    )
+    assert not heartbeat["preempted"], "a signal alone may be a reboot"
+    assert heartbeat["committed_step"] == heartbeat["step"] > 3
     assert (machine.root / "state" / "stop").exists()
     assert "saved on request" in lab.log()
 
@@ -151,9 +161,9 @@ def test_a_preemption_notice_of_the_metadata_server_is_observed_at_once(lab: Age
     lab.metadata.preempted.set()
     assert machine.wait() == 0
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["notice"], beat["preempted"]) == ("stopped", True, True)
-    assert beat["committed_step"] == beat["step"]
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["notice"], heartbeat["preempted"]) == ("stopped", True, True)
+    assert heartbeat["committed_step"] == heartbeat["step"]
     assert lab.json(".tpuctl/wake/1")["phase"] == "stopped", "the last call, when all is saved"
     last = {write: number for number, write in enumerate(lab.writes)}
     logs = max(number for write, number in last.items() if write.startswith("POST logs/"))
@@ -189,11 +199,11 @@ def test_crash_without_progress_gives_up_after_n(lab: AgentLab) -> None:
     """A job that always crashes at the same step ends failed, with a verdict that says why."""
     machine = lab.machine(_CRASH_AT="5", FAILURES=3).run_to_end()
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["exit_code"]) == ("failed", 7)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["exit_code"]) == ("failed", 7)
     assert [one["failures"] for one in lab.attempts()] == [0, 1, 2]
-    assert lab.json(".tpuctl/gang/1/verdict.json")["reason"] in beat["message"]
-    assert "the job exited with status 7" in beat["message"]
+    assert lab.json(".tpuctl/gang/1/verdict.json")["reason"] in heartbeat["message"]
+    assert "the job exited with status 7" in heartbeat["message"]
     assert (machine.root / "state" / "stop").exists()
 
 
@@ -220,10 +230,10 @@ def test_setup_runs_once_for_a_bundle(lab: AgentLab) -> None:
 def test_failing_setup_is_a_failed_attempt(lab: AgentLab) -> None:
     """A setup that fails is retried within the allowed failures, and named in the verdict."""
     setup = "echo there is no such package; exit 3"
-    beat = lab.machine(SETUP=setup, FAILURES=2).run_to_end().heartbeat()
+    heartbeat = lab.machine(SETUP=setup, FAILURES=2).run_to_end().heartbeat()
 
-    assert beat["phase"] == "failed"
-    assert "the setup command exited with status 3: there is no such package" in beat["message"]
+    assert heartbeat["phase"] == "failed"
+    assert "the setup command exited with status 3: there is no such package" in heartbeat["message"]
 
 
 def test_stalled_job_is_restarted_as_a_failure(lab: AgentLab) -> None:

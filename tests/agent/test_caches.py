@@ -110,8 +110,8 @@ def test_programs_that_were_compiled_come_back_and_new_ones_are_counted(lab: Age
 
     machine = warm(lab, wheels, 2, COMMAND=compiles.format(name="b-cache") + WORKS).start()
     machine.until(lambda: machine.heartbeat().get("xla_programs_compiled"), "counted")
-    beat = machine.heartbeat()
-    assert (beat["xla_programs_restored"], beat["xla_programs_compiled"]) == (1, 2)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["xla_programs_restored"], heartbeat["xla_programs_compiled"]) == (1, 2)
 
 
 def test_a_folder_of_the_user_grows_and_comes_back(lab: AgentLab, wheels: Path) -> None:

@@ -108,15 +108,15 @@ def test_a_rescue_tries_for_as_long_as_the_machine_exists(
 def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
     """Of a gang that is about to give up: a machine that is dead, not the code, may be the cause."""
     context = agent_on(lab, clock, WORKERS=3)
-    beats = 0
+    heartbeats = 0
 
-    def beat(request: Request) -> None:
-        nonlocal beats
+    def heartbeat(request: Request) -> None:
+        nonlocal heartbeats
         if request.method == "GET" and "heartbeat" in request.path:
-            beats += 1
-            lab.put(heartbeat_name(1, 1), str(beats).encode())
+            heartbeats += 1
+            lab.put(heartbeat_name(1, 1), str(heartbeats).encode())
 
-    lab.fault = beat
+    lab.fault = heartbeat
     assert silent_peer(context, 1) == 2
     assert clock.monotonic() == pytest.approx(SILENCE * context.settings.heartbeat, abs=context.settings.poll)
 

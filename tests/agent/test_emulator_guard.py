@@ -132,10 +132,10 @@ def in_rehearsal(lab, **changes):
 def test_agent_refuses_says_why_and_stays_down(lab, name, value):
     """The bucket learns of it, even when the variable would have led elsewhere; cron finds the stop file."""
     one = in_rehearsal(lab, SETUP="touch setup-ran", **{f"_{name}": value}).run_to_end()
-    beat = one.heartbeat()
-    assert beat["phase"] == "failed"
-    assert name in beat["message"]
-    assert beat["attempts"] == 0
+    heartbeat = one.heartbeat()
+    assert heartbeat["phase"] == "failed"
+    assert name in heartbeat["message"]
+    assert heartbeat["attempts"] == 0
     assert name in (one.root / "state/stop").read_text()
     assert not (one.root / "current").exists()
     assert lab.attempts() == []

@@ -129,10 +129,12 @@ def test_the_node_goes_after_a_last_commit_when_the_time_is_over(expire_lab: Exp
     assert expire_lab.deletes == [f"DELETE {NODES}/lab-tpu-g1"]
     assert machine.wait() == 0, "the agent has left"
     assert machine.job_processes() == []
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["attempt"]) == ("stopped", 1)
-    assert "this TPU deletes itself" in beat["message"]
-    assert beat["committed_step"] == max(int(name.split("/")[1]) for name in expire_lab.agents.manifests())
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["attempt"]) == ("stopped", 1)
+    assert "this TPU deletes itself" in heartbeat["message"]
+    assert heartbeat["committed_step"] == max(
+        int(name.split("/")[1]) for name in expire_lab.agents.manifests()
+    )
     assert (machine.root / "state" / "stop").exists(), "cron does not start the job again"
     assert expire_lab.cloud.call("GET", f"{NODES}/lab-tpu-g1")[1]["state"] == "DELETING"
 
@@ -206,11 +208,11 @@ def test_a_refusal_is_reported_and_tried_again_later(expire_lab: ExpireLab) -> N
         Response.of(refusal, 403) if request.method == "DELETE" else api(request)
     )
 
-    beat = expire_lab.expire().heartbeat()
+    heartbeat = expire_lab.expire().heartbeat()
     expire_lab.expire()
 
-    assert "may not delete itself (next try in 60 s)" in beat["message"]
-    assert "Permission 'tpu.nodes.delete' denied" in beat["message"]
+    assert "may not delete itself (next try in 60 s)" in heartbeat["message"]
+    assert "Permission 'tpu.nodes.delete' denied" in heartbeat["message"]
     memory = expire_lab.machine.root / "state" / "expire.json"
     assert json.loads(memory.read_text())["refusals"] == 1, "a minute has not passed"
     memory.write_text(json.dumps({**json.loads(memory.read_text()), "next_try": 0.0}))

@@ -36,8 +36,8 @@ def test_one_dead_job_restarts_the_gang_at_one_attempt_and_one_step(lab: AgentLa
     assert step >= 20
     assert attempts[1]["failures"] == 0
     for worker, machine in enumerate((first, second)):
-        beat = machine.heartbeat()
-        assert (beat["phase"], beat["attempt"], beat["resumed_from"]) == ("done", 2, step)
+        heartbeat = machine.heartbeat()
+        assert (heartbeat["phase"], heartbeat["attempt"], heartbeat["resumed_from"]) == ("done", 2, step)
         assert f"begin after {step}, asked for {step}" in lab.log(worker=worker)
 
 
@@ -78,9 +78,9 @@ def test_zombie_commits_nothing_and_stops(lab: AgentLab) -> None:
 
     late = [name for name in lab.manifests() if name not in held]
     assert len(late) <= 1, "at most the manifest that was on its way when incarnation 2 appeared"
-    beat = zombie.heartbeat()
-    assert beat["phase"] == "stopped"
-    assert "TPU #2 exists" in beat["message"]
+    heartbeat = zombie.heartbeat()
+    assert heartbeat["phase"] == "stopped"
+    assert "TPU #2 exists" in heartbeat["message"]
     assert (zombie.root / "state" / "stop").exists()
 
 
@@ -106,8 +106,8 @@ def test_training_goes_on_while_the_bucket_is_away(lab: AgentLab) -> None:
 
     assert machine.wait(60) == 0
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["committed_step"], beat["attempts"]) == ("done", 60, 1)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["committed_step"], heartbeat["attempts"]) == ("done", 60, 1)
 
 
 def test_short_faults_are_retried_unseen(lab: AgentLab) -> None:
@@ -119,9 +119,9 @@ def test_short_faults_are_retried_unseen(lab: AgentLab) -> None:
         return Response(429 if len(observed) % 2 else 500, b"busy") if len(observed) % 3 == 0 else None
 
     lab.fault = every_third
-    beat = lab.machine().run_to_end().heartbeat()
+    heartbeat = lab.machine().run_to_end().heartbeat()
 
-    assert (beat["phase"], beat["committed_step"], beat["attempts"]) == ("done", 40, 1)
+    assert (heartbeat["phase"], heartbeat["committed_step"], heartbeat["attempts"]) == ("done", 40, 1)
 
 
 def test_verdict_on_other_code_does_not_bind(lab: AgentLab) -> None:

@@ -200,14 +200,14 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     assert given in {first, *(round(interval(20, *known)) for known in ([periods], [[], zone], [[]]))}
     assert interval(500, periods, zone) - 1 <= later <= interval(500, longest, zone) + 1
     # The last report may be of after the job's end, which was an interruption as well: step 1 is in no checkpoint.
-    beat, shortest = machine.heartbeat(), [*periods, WorkPeriod(0.0, lost=True)]
-    assert interval(500, shortest, zone) - 1 <= beat["save_interval"] <= interval(500, longest, zone) + 1
+    heartbeat, shortest = machine.heartbeat(), [*periods, WorkPeriod(0.0, lost=True)]
+    assert interval(500, shortest, zone) - 1 <= heartbeat["save_interval"] <= interval(500, longest, zone) + 1
     assert (
         time_between_interruptions(shortest, zone) - 1
-        <= beat["time_between_interruptions"]
+        <= heartbeat["time_between_interruptions"]
         <= time_between_interruptions(longest, zone) + 1
     )
-    assert (beat["save_pause"], beat["save_pause_from"]) == (500, "reported")
+    assert (heartbeat["save_pause"], heartbeat["save_pause_from"]) == (500, "reported")
 
 
 def test_a_fixed_interval_is_passed_on_and_no_interval_is_not(lab: AgentLab) -> None:

@@ -46,9 +46,9 @@ def test_setup_runs_while_the_checkpoint_comes_back(lab: AgentLab) -> None:
     go.touch()
     assert machine.wait() == 0
 
-    beat = machine.heartbeat()
-    times = beat["timings"]
-    assert beat["resumed_from"] == 20
+    heartbeat = machine.heartbeat()
+    times = heartbeat["timings"]
+    assert heartbeat["resumed_from"] == 20
     order = ("restore_began", "fetched", "setup_began", "restored", "setup_done", "spawned")
     assert sorted(order, key=times.__getitem__) == list(order)
 
@@ -90,5 +90,9 @@ def test_what_the_setup_command_reports_is_no_training(lab: AgentLab) -> None:
     machine.until_reports()
     go.touch()
     assert machine.wait() == 0
-    beat = machine.heartbeat()
-    assert (beat["step"], beat["began_at"], "first_step" in beat["timings"]) == (None, None, False)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["step"], heartbeat["began_at"], "first_step" in heartbeat["timings"]) == (
+        None,
+        None,
+        False,
+    )

@@ -102,10 +102,10 @@ def test_an_unmodified_script_shows_step_loss_and_rate(lab: AgentLab) -> None:
     code = lab.put_bundle({"train.py": NANOGPT.encode()})
     machine = lab.machine(BUNDLE=code).run_to_end()
 
-    beat = machine.heartbeat()
-    assert (beat["step"], beat["loss"], beat["progress_from"]) == (40, 0.0976, "lines")
-    assert 5 < beat["rate"] < 21
-    assert beat["timings"]["first_step"] > beat["timings"]["spawned"]
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["step"], heartbeat["loss"], heartbeat["progress_from"]) == (40, 0.0976, "lines")
+    assert 5 < heartbeat["rate"] < 21
+    assert heartbeat["timings"]["first_step"] > heartbeat["timings"]["spawned"]
 
 
 def test_a_printed_target_proves_the_end_like_a_reported_one(lab: AgentLab) -> None:
@@ -162,8 +162,13 @@ def test_own_patterns_reach_the_agent(lab: AgentLab) -> None:
     """As JSON in job.env; the heartbeat says that they found the step."""
     own = '{"step": "done with (\\\\d+)", "loss": "cost ([0-9.]+)", "rate": "speed ([0-9.]+)"}'
     lab.machine(PROGRESS=own, COMMAND="echo done with 70, cost 1.25, speed 3.5; echo step 900 loss 9")
-    beat = lab.machines[0].run_to_end().heartbeat()
-    assert (beat["step"], beat["loss"], beat["rate"], beat["progress_from"]) == (70, 1.25, 3.5, "pattern")
+    heartbeat = lab.machines[0].run_to_end().heartbeat()
+    assert (heartbeat["step"], heartbeat["loss"], heartbeat["rate"], heartbeat["progress_from"]) == (
+        70,
+        1.25,
+        3.5,
+        "pattern",
+    )
 
 
 def test_hostile_output_does_not_stop_the_agent(lab: AgentLab) -> None:
@@ -174,8 +179,8 @@ def test_hostile_output_does_not_stop_the_agent(lab: AgentLab) -> None:
         b"out.write(b'\\nstep ' + b'9' * 5000 + b' loss 1\\nstep 7 loss 1e308\\nstep 8 loss nan\\n')\n"
     )
     machine = lab.machine(BUNDLE=lab.put_bundle({"train.py": script})).run_to_end()
-    beat = machine.heartbeat()
-    assert (beat["exit_code"], beat["step"], beat["loss"]) == (0, 8, None)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["exit_code"], heartbeat["step"], heartbeat["loss"]) == (0, 8, None)
 
 
 def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -> None:

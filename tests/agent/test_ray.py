@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.agent.agent_lab import AgentLab, lines_of_the_job
-from tests.agent.test_task_part import TASK, Fleet, beats
+from tests.agent.test_task_part import TASK, Fleet, heartbeats
 
 
 def ray(folder: Path) -> str:
@@ -24,7 +24,9 @@ def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_h
     fleet.node("n-001")
     fleet.node("n-002")
     assert fleet.start("n-001", "n-002").wait() == 0
-    fleet.machines["n-002", 1].until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
+    fleet.machines["n-002", 1].until(
+        lambda: heartbeats(lab, 1)[3]["phase"] == "done", "the last worker's end"
+    )
     for worker in range(4):
         names = lab.names(f"{TASK}logs/g1/w{worker}/")
         lines = lines_of_the_job(b"".join(lab.read(name) for name in names).decode())

@@ -44,8 +44,12 @@ def test_killed_machine_is_replaced_by_one_that_resumes(lab: AgentLab, kind: str
 
     second = machine(lab, kind, "m1", INCARNATION=2).run_to_end()
 
-    beat = second.heartbeat()
-    assert (beat["phase"], beat["resumed_from"], beat["committed_step"]) == ("done", committed, 60)
+    heartbeat = second.heartbeat()
+    assert (heartbeat["phase"], heartbeat["resumed_from"], heartbeat["committed_step"]) == (
+        "done",
+        committed,
+        60,
+    )
     log = lab.log(incarnation=2)
     assert f"begin after {committed}, resume argument '{second.root}/checkpoints/" in log
     assert f"--- checkpoint: {second.root}/checkpoints/" in log
@@ -79,8 +83,8 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab)
     attempts = lab.attempts()
     assert [(one["resume_step"], one["failures"]) for one in attempts] == [(None, 0), (40, 0)]
     assert "uses for an early stop too; its work is saved" in attempts[1]["reason"]
-    beat = one.heartbeat()
-    assert (beat["phase"], beat["committed_step"]) == ("done", 60)
+    heartbeat = one.heartbeat()
+    assert (heartbeat["phase"], heartbeat["committed_step"]) == ("done", 60)
 
 
 def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: AgentLab) -> None:

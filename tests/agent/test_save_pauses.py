@@ -118,8 +118,8 @@ while True:
     news = {"step": step} if told is None else {"step": step, "save_pause": told}
     Path(f"{file}.new").write_text(json.dumps(news))
     os.replace(f"{file}.new", file)
-    beat = json.loads((root / "state" / "status.json").read_text())
-    if beat["save_pause_from"] == "measured" and step >= 240:
+    heartbeat = json.loads((root / "state" / "status.json").read_text())
+    if heartbeat["save_pause_from"] == "measured" and step >= 240:
         print("ENDS", told, flush=True)
         break
 """
@@ -133,8 +133,8 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     machine = lab.machine(SAVE_INTERVAL="auto")
     machine.run_to_end()
     reported = float(next(line for line in lab.log().splitlines() if line.startswith("ENDS")).split()[1])
-    beat = machine.heartbeat()
-    assert beat["save_pause_from"] == "measured"
+    heartbeat = machine.heartbeat()
+    assert heartbeat["save_pause_from"] == "measured"
     # No save is free: one that seems so would be asked for without end.
-    assert RESOLUTION <= beat["save_pause"] < reported / 2
-    assert beat["save_pauses"] is not None
+    assert RESOLUTION <= heartbeat["save_pause"] < reported / 2
+    assert heartbeat["save_pauses"] is not None

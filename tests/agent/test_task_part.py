@@ -60,7 +60,7 @@ class Fleet:
         return slurm.start(["bash", str(script)])
 
 
-def beats(lab: AgentLab, start: int) -> list[dict[str, object]]:
+def heartbeats(lab: AgentLab, start: int) -> list[dict[str, object]]:
     """Return the reports of all workers of one start."""
     return [lab.json(name) for name in lab.names(f"{TASK}.tpuctl/heartbeat/{start}/")]
 
@@ -72,12 +72,12 @@ def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: AgentLab) ->
     fleet.node("n-002")
     assert fleet.start("n-001", "n-002").wait() == 0
     assert lab.names(f"{JOB}{ENDS}") == [f"{JOB}{ENDS}0.done"]
-    assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert [(b["worker"], b["workers"]) for b in heartbeats(lab, 1)] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert len(lab.names(f"{TASK}.tpuctl/gang/1/claim")) == 1
     # Both nodes are on the bill.
     assert lab.names(f"{JOB}{STARTS}") == [f"{JOB}{STARTS}0.1.n-00{n}" for n in (1, 2)]
     last = fleet.machines["n-002", 1]
-    last.until(lambda: beats(lab, 1)[3]["phase"] == "done", "the last worker's end")
+    last.until(lambda: heartbeats(lab, 1)[3]["phase"] == "done", "the last worker's end")
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w3/")).decode()
     assert lines_of_the_job(log)[:6] == [
         "MEGASCALE_COORDINATOR_ADDRESS=10.0.0.0", "MEGASCALE_NUM_SLICES=2", "MEGASCALE_PORT=8081",
@@ -95,7 +95,7 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
 
     def held(request: Request) -> Response | None:
         nonlocal looks
-        ended = bool(beats(lab, 1)[1:]) and beats(lab, 1)[1]["phase"] == "done"
+        ended = bool(heartbeats(lab, 1)[1:]) and heartbeats(lab, 1)[1]["phase"] == "done"
         looks += ended and request.method == "GET" and "n-001" in request.path
         mine = request.query.get("name") == f"{TASK}.tpuctl/heartbeat/1/0"
         return Response(503) if mine and b'"phase": "done"' in request.body and looks < 6 else None
@@ -103,7 +103,7 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
     lab.fault = held
     assert fleet.start("n-001").wait() == 0
     assert looks >= 6
-    assert [b["phase"] for b in beats(lab, 1)] == ["done", "done"]
+    assert [b["phase"] for b in heartbeats(lab, 1)] == ["done", "done"]
 
 
 def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_record(lab: AgentLab) -> None:
@@ -129,7 +129,7 @@ def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: AgentLab) -> No
     fleet.node("n-001")
     assert fleet.start("n-001").wait() == 0
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w0/")).decode()
-    assert [(b["worker"], b["workers"]) for b in beats(lab, 1)] == [(0, 2), (1, 2)]
+    assert [(b["worker"], b["workers"]) for b in heartbeats(lab, 1)] == [(0, 2), (1, 2)]
     assert "begin after 0" in log
 
 
@@ -153,13 +153,13 @@ def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Agen
     first.process.send_signal(signal.SIGTERM)  # as Slurm does when a node of the task is down
     assert first.wait() == AGAIN
     second = fleet.start("n-001", "n-003")
-    second.until(lambda: len(beats(lab, 2)) == 4, "all four workers of the second start")
+    second.until(lambda: len(heartbeats(lab, 2)) == 4, "all four workers of the second start")
     for pid in paused:
         os.kill(pid, signal.SIGCONT)
     late = fleet.machines["n-002", 1]
     late.until(lambda: not jobs(fleet, "n-002", 0) + jobs(fleet, "n-002", 1), "the end of the late jobs")
     assert {one for one in committed(lab) if one[1] > 1} <= before
-    assert {b["incarnation"] for b in beats(lab, 2)} == {2}
+    assert {b["incarnation"] for b in heartbeats(lab, 2)} == {2}
 
 
 def test_a_task_that_is_cancelled_stops_on_all_machines(lab: AgentLab) -> None:
@@ -168,11 +168,13 @@ def test_a_task_that_is_cancelled_stops_on_all_machines(lab: AgentLab) -> None:
     fleet.node("n-001")
     fleet.node("n-002")
     first = fleet.start("n-001", "n-002")
-    first.until(lambda: len(beats(lab, 1)) == 4 and jobs(fleet, "n-002", 1), "all four workers")
+    first.until(lambda: len(heartbeats(lab, 1)) == 4 and jobs(fleet, "n-002", 1), "all four workers")
     assert first.process is not None
     first.process.send_signal(signal.SIGTERM)
     assert first.wait() == AGAIN
-    first.until(lambda: {beat["phase"] for beat in beats(lab, 1)} == {"stopped"}, "the end of all")
+    first.until(
+        lambda: {heartbeat["phase"] for heartbeat in heartbeats(lab, 1)} == {"stopped"}, "the end of all"
+    )
     assert [one for node, worker in fleet.machines for one in jobs(fleet, node, worker)] == []
 
 

@@ -58,10 +58,14 @@ def test_status_zero_without_a_commit_brings_the_folder_and_is_not_done(lab: Age
     """The whole folder is in the bucket before the phase is reported; the job runs once only."""
     machine = flat(lab, TARGET_STEPS=40).run_to_end()
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["attempts"], beat["uncommitted_files"]) == ("uncommitted", 1, 2)
-    assert (beat["uncommitted"], beat["uncommitted_place"]) == ("sub/final.npz", "checkpoints")
-    assert beat["uncommitted_complete"] is True
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["attempts"], heartbeat["uncommitted_files"]) == (
+        "uncommitted",
+        1,
+        2,
+    )
+    assert (heartbeat["uncommitted"], heartbeat["uncommitted_place"]) == ("sub/final.npz", "checkpoints")
+    assert heartbeat["uncommitted_complete"] is True
     assert retained(lab) == {
         "checkpoints/latest.npz": b"latest" * 100, "checkpoints/sub/final.npz": b"final" * 100,
     }  # fmt: skip
@@ -125,8 +129,12 @@ def test_a_notice_brings_the_newest_files(lab: AgentLab) -> None:
     lab.metadata.preempted.set()
     assert machine.wait() == 0
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["preempted"], beat["uncommitted_complete"]) == ("stopped", True, True)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["preempted"], heartbeat["uncommitted_complete"]) == (
+        "stopped",
+        True,
+        True,
+    )
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
@@ -169,8 +177,8 @@ def test_a_killed_agent_goes_on_and_sends_nothing_twice(lab: AgentLab) -> None:
     machine.wait()
     machine.run_to_end()
 
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["attempts"], len(retained(lab))) == ("uncommitted", 1, 16)
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["attempts"], len(retained(lab))) == ("uncommitted", 1, 16)
     early = {f"unclaimed/g1/w0/checkpoints/{n}.npz" for n in (15, 14, 13, 12)}
     assert [observed.count(name) for name in early] == [1] * 4, "the first batch was in a manifest"
 
@@ -296,8 +304,8 @@ def test_a_save_that_no_job_can_resume_from_is_reported_as_that(lab: AgentLab) -
         "(out / 'trainer_state.json').write_text('{\"global_step\": 20, \"max_steps\": 20}')\n"
     )
     machine = flat(lab, script=script, CHECKPOINT_FORMAT="auto").run_to_end()
-    beat = machine.heartbeat()
-    assert (beat["phase"], beat["uncommitted_state"]) == ("uncommitted", "not resumable")
+    heartbeat = machine.heartbeat()
+    assert (heartbeat["phase"], heartbeat["uncommitted_state"]) == ("uncommitted", "not resumable")
     assert "checkpoints/checkpoint-20/model.safetensors" in retained(lab)
 
 
@@ -365,9 +373,9 @@ def test_a_job_that_saved_to_the_bucket_has_not_saved_nothing(lab: AgentLab) -> 
     """Its end names the object, though it came after the last look of the running job."""
     machine = flat(lab, script=TO_THE_BUCKET).run_to_end()
 
-    beat = machine.heartbeat()
-    assert beat["phase"] == "uncommitted"
-    assert (beat["uncommitted"], beat["uncommitted_place"]) == ("runs/a/ckpt_5.npz", "bucket")
+    heartbeat = machine.heartbeat()
+    assert heartbeat["phase"] == "uncommitted"
+    assert (heartbeat["uncommitted"], heartbeat["uncommitted_place"]) == ("runs/a/ckpt_5.npz", "bucket")
 
 
 def test_a_save_in_another_folder_of_the_bucket_is_named(lab: AgentLab) -> None:

@@ -17,7 +17,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.intended_record import intended
 from orchestrator.planning.job import job_digest
 from tests.kit.records import changed
-from tests.planning.worlds import NOW, ZONE, beat, record, spec, world
+from tests.planning.worlds import NOW, ZONE, heartbeat, record, spec, world
 
 RUNNING = record(bundle="b", agent="a", job="j", pushed="b")
 
@@ -136,14 +136,14 @@ def test_a_setting_with_another_name_than_before_leaves_the_digest_as_it_was():
 
 def test_an_end_without_a_watcher_is_taken_from_the_reports():
     """New settings for a job that ended meanwhile open a new incarnation instead of ending it once more."""
-    done = with_reported_end(spec(), Present((beat(phase=Phase.DONE),)), RUNNING)
+    done = with_reported_end(spec(), Present((heartbeat(phase=Phase.DONE),)), RUNNING)
     assert done.outcome is Outcome.DONE
     assert with_wanted(done, "b", "a", "k", NOW).node.incarnation == 2
-    lies = beat(phase=Phase.UNCOMMITTED, uncommitted_files=1, uncommitted="a.pt")
+    lies = heartbeat(phase=Phase.UNCOMMITTED, uncommitted_files=1, uncommitted="a.pt")
     remaining = with_reported_end(spec(), Present((lies,)), RUNNING)
     assert remaining.outcome is Outcome.UNCOMMITTED
     assert "a.pt lies in unclaimed/" in remaining.message
-    failed = with_reported_end(spec(), Present((beat(phase=Phase.FAILED), beat(1))), RUNNING)
+    failed = with_reported_end(spec(), Present((heartbeat(phase=Phase.FAILED), heartbeat(1))), RUNNING)
     assert with_wanted(failed, "b", "a", "j", NOW).node.incarnation == 2
 
 
@@ -162,7 +162,7 @@ def test_a_model_that_may_be_there_is_not_trained_again():
 
 def test_a_running_or_unknown_job_has_not_ended():
     """Half a slice that is done is not an end, and neither is silence."""
-    assert with_reported_end(spec(), Present((beat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
-    assert with_reported_end(spec(), Present((beat(),)), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Present((heartbeat(phase=Phase.DONE, workers=2),)), RUNNING) == RUNNING
+    assert with_reported_end(spec(), Present((heartbeat(),)), RUNNING) == RUNNING
     assert with_reported_end(spec(), Present(()), RUNNING) == RUNNING
     assert with_reported_end(spec(), Unknown("503"), RUNNING) == RUNNING

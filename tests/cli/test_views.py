@@ -48,9 +48,9 @@ def lines(capsys):
     return [line.split("  ", 1)[1] for line in err.splitlines()]
 
 
-def observed(at, plan=None, **beat):
+def observed(at, plan=None, **heartbeat):
     """Return a pass that saw one worker's report."""
-    report = Heartbeat(**{"incarnation": 1, "worker": 0, "phase": Phase.RUN, "updated": at, **beat})
+    report = Heartbeat(**{"incarnation": 1, "worker": 0, "phase": Phase.RUN, "updated": at, **heartbeat})
     world = World(Absent(), Absent(), Absent(), Present((report,)), observed_at=at)
     return Pass(world, plan or Plan())
 

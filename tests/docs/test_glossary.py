@@ -60,7 +60,7 @@ INSTEAD = {
     r"told": "reported, notified",
 }
 """What these pages once said, and the word of the glossary or of the field for it."""
-MADE = {"checks", "commands", "doctor", "explain", "performance", "reliability"}
+MADE = {"check", "commands", "doctor", "explain", "performance", "reliability"}
 """Pages that are made by a program, which has the texts."""
 
 

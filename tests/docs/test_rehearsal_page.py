@@ -19,7 +19,7 @@ T = 1_800_000_000.0
 CLOUD = Path("/tmp/tpuctl-rehearsal-k2x7/cloud")
 
 
-def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
+def heartbeat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
     """Return the last report of a machine that came *at* seconds."""
     marks = {"boot": T + at, "restore_began": T + at + 0.5, "restored": T + at + 0.9}
     if setup is not None:
@@ -35,13 +35,13 @@ def beat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
     return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
 
 
-def observed_run(beats, saves, faults=(), digests=0, outcome=Outcome.DONE, **more):
+def observed_run(heartbeats, saves, faults=(), digests=0, outcome=Outcome.DONE, **more):
     """Return a run; *digests* describes the bytes of its last checkpoint."""
     saved = tuple(RunCheckpoint(step, incarnation) for step, incarnation in saves)
     last = {saved[-1].step: {"w0/model.npz": FileDigest(f"{digests:064d}")}} if saved else {}
-    steps = frozenset(b.step for b in beats if b.step is not None)
+    steps = frozenset(b.step for b in heartbeats if b.step is not None)
     known = {"checkpoints": saved, "written": saved, "digests": last, "steps": steps, **more}
-    return ObservedRun(outcome, heartbeats=tuple(beats), faults=tuple(faults), **known)
+    return ObservedRun(outcome, heartbeats=tuple(heartbeats), faults=tuple(faults), **known)
 
 
 def passed():
@@ -51,13 +51,13 @@ def passed():
         InjectedFault(Fault.NOTICE, 1, T + 20, 104, 75),
         InjectedFault(Fault.NO_NOTICE, 2, T + 80, 203, 200),
     )
-    beats = [
-        beat(1, 104, setup=9.4, **reported),
-        beat(2, 203, 104, at=26, setup=9.1, **reported),
-        beat(3, 400, 200, at=87, setup=9.2, **reported),
+    heartbeats = [
+        heartbeat(1, 104, setup=9.4, **reported),
+        heartbeat(2, 203, 104, at=26, setup=9.1, **reported),
+        heartbeat(3, 400, 200, at=87, setup=9.2, **reported),
     ]
-    broken = observed_run(beats, [(75, 1), (104, 1), (200, 2), (400, 3)], faults)
-    whole = observed_run([beat(1, 400, setup=9.3, **reported)], [(400, 1)])
+    broken = observed_run(heartbeats, [(75, 1), (104, 1), (200, 2), (400, 3)], faults)
+    whole = observed_run([heartbeat(1, 400, setup=9.3, **reported)], [(400, 1)])
     return verdict_lines(judge(broken, whole))
 
 
@@ -66,7 +66,7 @@ def anew():
     reported = {"progress_from": "commits"}
     written = [(10, 1), (60, 1), (30, 2), (40, 2)]
     broken = observed_run(
-        [beat(1, 60, **reported), beat(2, 60, 60, at=26, **reported)],
+        [heartbeat(1, 60, **reported), heartbeat(2, 60, 60, at=26, **reported)],
         written,
         [InjectedFault(Fault.NO_NOTICE, 1, T + 20, 60, 60)],
     )
@@ -75,8 +75,8 @@ def anew():
 
 def silent():
     """A job that saves where nobody looks."""
-    beats = [Heartbeat(n, 0, Phase.DONE, T + 30 * n, timings={"boot": T + 26.0 * n}) for n in (1, 2)]
-    broken = observed_run(beats, [], [InjectedFault(Fault.NOTICE, 1, T + 20, None, None)])
+    heartbeats = [Heartbeat(n, 0, Phase.DONE, T + 30 * n, timings={"boot": T + 26.0 * n}) for n in (1, 2)]
+    broken = observed_run(heartbeats, [], [InjectedFault(Fault.NOTICE, 1, T + 20, None, None)])
     return verdict_lines(judge(broken, None))
 
 

@@ -26,7 +26,7 @@ from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.next_zone import next_zone
 from orchestrator.planning.update_record import update_record
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, record, spec, world
 
 A, B, C = "us-central1-a", "us-central1-b", "us-central1-c"
 KIND = "v5litepod-8"
@@ -140,7 +140,7 @@ def test_each_refusal_grant_and_loss_counts_once():
 
 def test_a_notice_is_a_loss_and_the_death_after_it_no_second_one():
     """The worker says it first."""
-    reported = Present((beat(preempted=True, phase=beat().phase.STOPPED),))
+    reported = Present((heartbeat(preempted=True, phase=heartbeat().phase.STOPPED),))
     warned = update_record(record(), world(heartbeats=reported))
     dead = world(nodes=Present((node(state=NodeState.PREEMPTED),)), heartbeats=reported, observed_at=NOW + 30)
     assert zone_history(warned.capacity_history, ZONE, KIND).preemptions == 1

@@ -19,7 +19,7 @@ from orchestrator.domain.record import CONFIRMED_AFTER, Candidate, Record, Refus
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record
-from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, ZONE, heartbeat, node, record, spec, vm, world
 
 CREATE = Operation("o1", Kind.NODE, Verb.CREATE, "demo-tpu-g1", ZONE, 1)
 
@@ -176,13 +176,13 @@ def test_an_unknown_tpu_that_is_not_observed_again_is_forgotten():
 
 
 @pytest.mark.parametrize(
-    ("beats", "accepted"), [((), False), ((beat(),), True), ((beat(incarnation=2),), False)]
+    ("heartbeats", "accepted"), [((), False), ((heartbeat(),), True), ((heartbeat(incarnation=2),), False)]
 )
-def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats, accepted):
+def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(heartbeats, accepted):
     """Its number is used up (wide seed 13): once it has vanished, the next one gets another number."""
     lost = Refusal(NOW - 60, ZONE, Retry.TRANSIENT, "the answer was lost", code="TPU-401")
     asked = record(accepted=False, requested_at=NOW - 900, refusals=(lost,))
-    gone = world(nodes=Present(()), heartbeats=Present(beats))
+    gone = world(nodes=Present(()), heartbeats=Present(heartbeats))
     first = update_record(asked, gone)
     assert first.node.accepted is accepted
     later = replace(gone, observed_at=NOW + CONFIRMED_AFTER)
@@ -195,4 +195,4 @@ def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(beats,
 def test_reports_of_a_deleted_tpu_make_it_no_existing_one():
     """What is surely gone stays gone; its last report lies in the bucket."""
     gone = record(accepted=False, requested_at=0.0)
-    assert not update_record(gone, world(nodes=Present(()), heartbeats=Present((beat(),)))).node.accepted
+    assert not update_record(gone, world(nodes=Present(()), heartbeats=Present((heartbeat(),)))).node.accepted

@@ -170,7 +170,7 @@ class ProcessLab:
     def logs_text(self) -> str:
         """Return what the commands said last, for a failed test."""
         parts = [f"-- {p.args}\n{self.said(p)[-1500:]}" for p in self.running[-3:]]
-        return "\n".join([*parts, f"-- heartbeats\n{self.beats()}", f"-- machines\n{self.machines()}"])
+        return "\n".join([*parts, f"-- heartbeats\n{self.heartbeats()}", f"-- machines\n{self.machines()}"])
 
     def get(self, path: str) -> bytes:
         """Return what the local cloud's HTTP answers, nothing for a 404 or when it does not run."""
@@ -206,7 +206,7 @@ class ProcessLab:
         """Return an object's content."""
         return self.get(f"/storage/v1/b/{self._known_bucket()}/o/{quote(name, safe='')}?alt=media")
 
-    def beats(self, incarnation: int | None = None) -> list[dict[str, Any]]:
+    def heartbeats(self, incarnation: int | None = None) -> list[dict[str, Any]]:
         """Return the heartbeats of one incarnation, the newest when none is named, in order of workers."""
         names = [n for n in self.objects(".tpuctl/heartbeat/") if n.count("/") == 3]
         newest = incarnation or max((int(n.split("/")[2]) for n in names), default=0)
@@ -223,9 +223,9 @@ class ProcessLab:
 
         A saved step is lost with its machine until it is *committed* to the bucket.
         """
-        beats = self.beats()
+        heartbeats = self.heartbeats()
         far = [
-            b for b in beats
+            b for b in heartbeats
             if b["incarnation"] == incarnation and b["phase"] == "run" and (b["step"] or 0) >= step
             and b["attempt"] >= attempt and (b["committed_step"] or 0) >= committed
         ]  # fmt: skip

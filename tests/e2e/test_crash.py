@@ -86,8 +86,8 @@ def test_deaths_of_job_and_agent_new_code_and_broken_code(lab):
     )
     assert "kB sent" in lab.tpuctl("up").err
     lab.wait_for("the new code", lambda: "second edition" in lab.logs(1))
-    (beat,) = lab.wait_for("attempt 4", lambda: lab.at(6, attempt=4))
-    assert beat["resumed_from"] >= 5
+    (heartbeat,) = lab.wait_for("attempt 4", lambda: lab.at(6, attempt=4))
+    assert heartbeat["resumed_from"] >= 5
 
     (lab.work / "slowed.py").write_text("raise SystemExit(3)\n")
     lab.tpuctl("up", expect=None)

@@ -17,9 +17,9 @@ def test_four_workers_restart_together_and_a_dead_machine_moves_them_all(lab):
     environs = dict(lab.processes())
     (victim,) = [pid for pid in lab.jobs() if b"\0TPUCTL_WORKER_ID=2\0" in environs[pid]]
     kill(victim)
-    beats = lab.wait_for("attempt 2", lambda: lab.at(6, workers=4, attempt=2))
-    assert {b["attempt"] for b in beats} == {2}
-    (resumed,) = {b["resumed_from"] for b in beats}
+    heartbeats = lab.wait_for("attempt 2", lambda: lab.at(6, workers=4, attempt=2))
+    assert {b["attempt"] for b in heartbeats} == {2}
+    (resumed,) = {b["resumed_from"] for b in heartbeats}
     assert resumed >= 5
 
     everyone = lab.tpuctl("exec", "--", PART_OF_WORKER_2, expect=1)
@@ -32,4 +32,4 @@ def test_four_workers_restart_together_and_a_dead_machine_moves_them_all(lab):
     lab.wait_for("the reason", lambda: "out of reach by SSH" in lab.said(watch))
     lab.hurry()
     lab.end(watch)
-    assert [(b["phase"], b["committed_step"]) for b in lab.beats()] == [("done", 150)] * 4
+    assert [(b["phase"], b["committed_step"]) for b in lab.heartbeats()] == [("done", 150)] * 4

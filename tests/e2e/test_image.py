@@ -26,11 +26,11 @@ def test_a_job_in_an_image_survives_a_notice_and_a_kill(lab):
 
         lab.tpuctl("local", "preempt", "e2e-tpu-g1")
         lab.wait_for("incarnation 2", lambda: lab.at(1, incarnation=2, committed=1))
-        noticed = lab.beats(1)[0]
+        noticed = lab.heartbeats(1)[0]
         assert noticed["committed_step"] == noticed["step"]
         lab.tpuctl("local", "preempt", "e2e-tpu-g2", "--no-notice")
-        (beat,) = lab.wait_for("incarnation 3", lambda: lab.at(1, incarnation=3))
-        assert beat["image"] == f"{images.host}/p/train@{digest}"
+        (heartbeat,) = lab.wait_for("incarnation 3", lambda: lab.at(1, incarnation=3))
+        assert heartbeat["image"] == f"{images.host}/p/train@{digest}"
         assert f"/p/train@{digest[:19]}\n" in lab.tpuctl("status", "--fresh").out
         lab.wait_for("its log", lambda: "setup: " in lab.logs(3))
         watch.kill()

@@ -41,7 +41,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(lab
     lab.wait_for("step 7", lambda: lab.at(7))
     lab.tpuctl("local", "preempt", "e2e-tpu-g1")
     lab.wait_for("incarnation 2", lambda: lab.at(1, incarnation=2))
-    last = lab.beats(1)[0]
+    last = lab.heartbeats(1)[0]
     assert last["notice"]
     assert last["committed_step"] == last["step"] >= max(losses(lab.logs(1)))
     lab.wait_for("its log", lambda: losses(lab.logs(2)))
@@ -66,7 +66,7 @@ def test_a_job_survives_notice_kill_and_interrupted_watches_to_the_same_loss(lab
     lab.hurry()
     done = lab.end(lab.start("watch"))
     assert "done:" in done.err
-    assert [b["incarnation"] for b in lab.beats()] == [3]
+    assert [b["incarnation"] for b in lab.heartbeats()] == [3]
 
     assert [m for m in lab.machines() if m["running"]] == []
     shown = lab.tpuctl("logs").out

@@ -52,8 +52,8 @@ def test_a_job_in_namespaces_survives_cron_and_the_loss_of_its_machine(lab, tmp_
         with suppress(FileNotFoundError, ProcessLookupError):
             assert Path(f"/proc/{pid}").stat().st_uid == 0
             kill(pid)
-    (beat,) = lab.wait_for("cron", lambda: lab.at(6, attempt=2), 240)
-    assert beat["resumed_from"] >= 5
+    (heartbeat,) = lab.wait_for("cron", lambda: lab.at(6, attempt=2), 240)
+    assert heartbeat["resumed_from"] >= 5
 
     watch = lab.start("watch")
     lab.tpuctl("local", "preempt", f"{lab.name}-tpu-g1", "--no-notice")

@@ -52,7 +52,7 @@ def test_the_loop_on_the_vm_needs_no_other_computer(lab):
 
     stop_the_vm(lab)
     assert loops(lab) == []
-    step = lab.beats()[0]["step"]
+    step = lab.heartbeats()[0]["step"]
     lab.wait_for("training without VM and loop", lambda: lab.at(step + 3, incarnation=2))
     # The user has brought the key of his records there: without it he would be asked.
     (other := lab.folder / "another computer" / "local").mkdir(parents=True)

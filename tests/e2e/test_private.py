@@ -37,8 +37,8 @@ def test_machines_without_external_address_train_to_the_end(lab):
 
     watch = lab.start("watch")
     lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    (beat,) = lab.wait_for("the next TPU", lambda: lab.at(7, incarnation=2))
-    assert beat["resumed_from"] >= 5
+    (heartbeat,) = lab.wait_for("the next TPU", lambda: lab.at(7, incarnation=2))
+    assert heartbeat["resumed_from"] >= 5
     lab.hurry()
     lab.end(watch)
     assert "\nstep 150 loss " in lab.tpuctl("logs").out

@@ -39,7 +39,7 @@ class FaultyRun:
 
     def step(self) -> tuple[int, int, int]:
         """Return TPU, attempt and step of worker 0's newest report, for an order in which a run only grows."""
-        first = next(iter(self.lab.beats()), None) or {}
+        first = next(iter(self.lab.heartbeats()), None) or {}
         return first.get("incarnation") or 0, first.get("attempt") or 0, first.get("step") or 0
 
     def notice(self) -> None:

@@ -6,9 +6,9 @@ pytestmark = pytest.mark.e2e
 LOOK = """
 import os, ssl, urllib.request
 trust = ssl.create_default_context(cafile=os.environ["CURL_CA_BUNDLE"])
-beat = "{TPUCTL_BUCKET}/.tpuctl/heartbeat/{TPUCTL_INCARNATION}/0".format(**os.environ)
+heartbeat = "{TPUCTL_BUCKET}/.tpuctl/heartbeat/{TPUCTL_INCARNATION}/0".format(**os.environ)
 for name, url in (("storage", "https://www.googleapis.com/storage/v1/b?project=local-project"),
-                  ("object", f"https://storage.googleapis.com/{beat}"),
+                  ("object", f"https://storage.googleapis.com/{heartbeat}"),
                   ("control", "https://storage.googleapis.com/_local/status"),
                   ("google", "https://tpu.googleapis.com/"), ("foreign", "https://models.invalid/")):
     try:
@@ -28,15 +28,17 @@ def test_unsafe_job_is_refused_and_runs_once_the_variable_is_gone(lab):
     lab.tpuctl("local", "start")
     lab.write(command="python3 look.py", setup="echo SETUP RAN", env={"no_proxy": "*"})
     lab.tpuctl("up", expect=None)
-    beat = lab.wait_for("a refusal", lambda: next((b for b in lab.beats() if b["phase"] == "failed"), None))
-    assert "no_proxy is '*', which leads past the proxy to Google" in beat["message"]
-    assert beat["attempts"] == 0
+    heartbeat = lab.wait_for(
+        "a refusal", lambda: next((b for b in lab.heartbeats() if b["phase"] == "failed"), None)
+    )
+    assert "no_proxy is '*', which leads past the proxy to Google" in heartbeat["message"]
+    assert heartbeat["attempts"] == 0
     assert "RAN" not in lab.logs(1)
 
     lab.write(command="python3 look.py", setup="echo SETUP RAN")
     lab.tpuctl("up", expect=None)
-    lab.wait_for("a finished job", lambda: [b for b in lab.beats() if b["phase"] == "done"])
-    incarnation = lab.beats()[0]["incarnation"]
+    lab.wait_for("a finished job", lambda: [b for b in lab.heartbeats() if b["phase"] == "done"])
+    incarnation = lab.heartbeats()[0]["incarnation"]
     log = lab.wait_for("its log", lambda: text if "SEEN foreign" in (text := lab.logs(incarnation)) else "")
     observed = dict(line.split(" ", 2)[1:] for line in log.splitlines() if line.startswith("SEEN"))
     assert observed["storage"] == observed["object"] == "200"

@@ -46,14 +46,14 @@ def test_a_job_on_the_vm_survives_the_loss_of_vm_and_tpu(lab):
     watch = lab.start("watch")
     lab.tpuctl("local", "preempt", "e2e-vm", "--no-notice")
     assert job not in lab.jobs(b"loop.py")
-    (beat,) = lab.wait_for("the VM's job again", lambda: lab.at(6, attempt=2))
-    assert beat["resumed_from"] >= 5
+    (heartbeat,) = lab.wait_for("the VM's job again", lambda: lab.at(6, attempt=2))
+    assert heartbeat["resumed_from"] >= 5
     reported = "Starting VM e2e-vm (it was preempted)"
     lab.wait_for("a word on it", lambda: reported in lab.said(watch))
 
     lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
-    (beat,) = lab.wait_for("the job with another TPU", lambda: lab.at(1, incarnation=2))
-    assert beat["resumed_from"] >= 5
+    (heartbeat,) = lab.wait_for("the job with another TPU", lambda: lab.at(1, incarnation=2))
+    assert heartbeat["resumed_from"] >= 5
     lab.wait_for("its log", lambda: "\ntpu " in lab.logs(2))
     assert address(lab.logs(2)) != first
     assert len(lab.jobs(b"loop.py")) == 1

@@ -48,8 +48,8 @@ def test_the_report_of_an_earlier_agent_is_read():
         "unclaimed_bytes": 9, "unclaimed_complete": False,
     }  # fmt: skip
     data = json.dumps(body).encode()
-    beat = parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, 5.0, data))
-    assert beat == Heartbeat(
+    heartbeat = parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, 5.0, data))
+    assert heartbeat == Heartbeat(
         1, 0, Phase.UNCOMMITTED, 5.0, uncommitted_files=2, uncommitted_bytes=9, uncommitted_complete=False
     )
 
@@ -60,12 +60,12 @@ def test_each_key_of_an_earlier_agent_is_read_and_the_present_one_counts():
     numbers = {key: number for number, key in enumerate(sorted(EARLIER_KEYS), start=1)}
     earlier = {**numbers, "save_cost_from": "measured", "unclaimed_complete": True}
     present = {EARLIER_KEYS[key]: value for key, value in earlier.items()}
-    beats = [
+    heartbeats = [
         parse_heartbeat(StoredObject(".tpuctl/heartbeat/1/0", len(data), 1, 5.0, data))
         for body in (earlier, present, {**present, **dict.fromkeys(earlier, 99)})
         for data in (json.dumps({**begin, **body}).encode(),)
     ]
-    assert beats == [Heartbeat(1, 0, Phase.RUN, 5.0, **present)] * 3
+    assert heartbeats == [Heartbeat(1, 0, Phase.RUN, 5.0, **present)] * 3
     assert earlier.keys() == {
         "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
         "programs_back", "programs_compiled", "total_steps", "unclaimed_bytes", "unclaimed_complete",

@@ -206,15 +206,15 @@ def receivers_clock():
     return SystemClock()
 
 
-def beat(phase=Phase.RUN, incarnation=1, **more):
-    """Return a worker's report."""
+def heartbeat(phase=Phase.RUN, incarnation=1, **more):
+    """Return a worker's heartbeat."""
     return Heartbeat(incarnation, 0, phase, 990.0, **more)
 
 
-def reported(record, *beats, outcome=None, usd_so_far=0.0, spec=SPEC, at=1000.0):
+def reported(record, *heartbeats, outcome=None, usd_so_far=0.0, spec=SPEC, at=1000.0):
     """Return what is due, by event."""
-    found = due(spec, world(heartbeats=Present(beats), observed_at=at), record, outcome, "why", usd_so_far)
-    return {one.event: one for one in found}
+    observed = world(heartbeats=Present(heartbeats), observed_at=at)
+    return {one.event: one for one in due(spec, observed, record, outcome, "why", usd_so_far)}
 
 
 FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
@@ -223,14 +223,14 @@ FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
 def test_what_a_notification_says_and_its_id():
     """The id names the life of the deployment and the thing, so it is the same in each pass."""
     assert reported(FIRST) == {}
-    assert reported(FIRST, beat())["up"].id == f"{SPEC.name}-100-up"
+    assert reported(FIRST, heartbeat())["up"].id == f"{SPEC.name}-100-up"
     second = changed(FIRST, incarnation=2, preemptions=1)
     assert reported(second)["preempted"].id.endswith("-preempted-1")
-    assert set(reported(second, beat())) == {"preempted"}, "a report of the machine before proves nothing"
-    resumed = reported(second, beat(incarnation=2, resumed_from=40))["resumed"]
+    assert set(reported(second, heartbeat())) == {"preempted"}, "the machine before proves nothing"
+    resumed = reported(second, heartbeat(incarnation=2, resumed_from=40))["resumed"]
     assert (resumed.id, resumed.data["resumed_from"]) == (f"{SPEC.name}-100-resumed-2", 40)
     again = changed(FIRST, started_at=200.0)
-    assert reported(again, beat())["up"].id != reported(FIRST, beat())["up"].id
+    assert reported(again, heartbeat())["up"].id != reported(FIRST, heartbeat())["up"].id
 
 
 def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
@@ -245,17 +245,17 @@ def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
 def test_a_stall_is_notified_once_for_each_last_step():
     """By the last step's time, with the deployment's own limit."""
     last = {"progress_at": 1000.0, "step": 7}
-    assert "stalled" not in reported(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall - 1)
-    found = reported(FIRST, beat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
-    assert found.id == reported(FIRST, beat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
+    assert "stalled" not in reported(FIRST, heartbeat(**last), at=1000.0 + SPEC.watch.stall - 1)
+    found = reported(FIRST, heartbeat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
+    assert found.id == reported(FIRST, heartbeat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
     assert "the last one was 7" in found.text
 
 
-def test_a_machine_with_another_time_in_each_report_is_notified_once():
+def test_a_machine_with_another_time_in_each_heartbeat_is_notified_once():
     """Else it would have a webhook called every few seconds, and a program started."""
     now, made = 1.0e9, changed(FIRST, requested_at=1.0e9 - 3.5 * SPEC.watch.stall)
     times = [now - SPEC.watch.stall - 100.0 * number for number in range(2000)]
-    found = {reported(made, beat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
+    found = {reported(made, heartbeat(progress_at=at, step=7), at=now)["stalled"].id for at in times}
     assert len(found) <= 4
 
 

@@ -67,15 +67,15 @@ def test_a_vm_that_is_away_is_an_error_that_passes(there, words):
         worker_host(cloud(), there, NODE, WORKER, ())
 
 
-def closed(*beats):
-    """Return a cloud whose guest attributes a constraint closes, and whose bucket holds *beats*."""
+def closed(*heartbeats):
+    """Return a cloud whose guest attributes a constraint closes, and whose bucket holds *heartbeats*."""
 
     def refuse(name, zone, worker):
         raise AuthError("Constraint constraints/compute.disableGuestAttributesAccess violated")
 
     objects = [
-        StoredObject(f"{HEARTBEAT}1/{beat['worker']}", 10, 1, 5.0, json.dumps(beat).encode())
-        for beat in beats
+        StoredObject(f"{HEARTBEAT}1/{heartbeat['worker']}", 10, 1, 5.0, json.dumps(heartbeat).encode())
+        for heartbeat in heartbeats
     ]
     store = SimpleNamespace(
         list=lambda prefix, most=0: [replace(one, data=b"") for one in objects],
@@ -84,22 +84,24 @@ def closed(*beats):
     return SimpleNamespace(nodes=SimpleNamespace(host_keys=refuse), store=store)
 
 
-def a_beat(worker, **more):
+def a_heartbeat(worker, **more):
     """Return the report of one worker of two."""
     return {"incarnation": 1, "worker": worker, "workers": 2, "phase": "run", **more}
 
 
-def test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report():
+def test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_heartbeat():
     """The second way is taken only when the first is refused, and only for that worker."""
-    reported = closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+    reported = closed(
+        a_heartbeat(0, host_keys=["ssh-ed25519 AAAA0"]), a_heartbeat(1, host_keys=["ssh-ed25519 AAAA1"])
+    )
     assert worker_keys(reported, NODE, 1) == ("ssh-ed25519 AAAA1",)
     with pytest.raises(AuthError, match="disableGuestAttributesAccess"):
-        worker_keys(closed(a_beat(0, host_keys=["ssh-ed25519 AAAA0"]), a_beat(1)), NODE, 1)
+        worker_keys(closed(a_heartbeat(0, host_keys=["ssh-ed25519 AAAA0"]), a_heartbeat(1)), NODE, 1)
 
 
 def test_keys_that_are_not_published_yet_are_waited_for():
     """An open interface without keys is no reason to believe another one."""
-    reported = closed(a_beat(1, host_keys=["ssh-ed25519 AAAA1"]))
+    reported = closed(a_heartbeat(1, host_keys=["ssh-ed25519 AAAA1"]))
 
     def none_yet(name, zone, worker):
         raise NotFoundError("none published yet")

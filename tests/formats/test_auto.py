@@ -316,8 +316,8 @@ def test_a_program_that_replaces_its_file_resumes_on_the_next_machine(agents: Ag
     first.until_committed(10)
     first.kill_all()
     second = agents.machine("m1", INCARNATION=2, **settings).run_to_end()
-    beat = second.heartbeat()
-    assert (beat["phase"], beat["committed_step"], beat["format"]) == ("done", 60, "files")
+    heartbeat = second.heartbeat()
+    assert (heartbeat["phase"], heartbeat["committed_step"], heartbeat["format"]) == ("done", 60, "files")
     begun = int(agents.log(2).split("begin after ")[1].split()[0])
     assert begun >= 10
     assert agents.log(2).count("resume " + str(second.root / "checkpoints" / "ckpt.pt")) == 1

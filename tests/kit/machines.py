@@ -92,7 +92,7 @@ class Machines(NoMachines):
                 self.start(worker)
             if worker.running:
                 self._save(worker, now)
-                self._beat(worker, now)
+                self._heartbeat(worker, now)
         self.fleet.observe()
 
     def start(self, worker, *, restart=False):
@@ -120,7 +120,7 @@ class Machines(NoMachines):
         """Return the step that a worker has reached."""
         return worker.base + int((self.cloud.clock.now() - worker.since) / STEP_SECONDS)
 
-    def _beat(self, worker, now):
+    def _heartbeat(self, worker, now):
         if now - worker.reported < REPORT_SECONDS or self.reports_nothing(worker):
             return
         worker.reported = now

@@ -18,7 +18,7 @@ from orchestrator.planning.approval import (
     refuse_others,
 )
 from orchestrator.planning.whole_plan import plan_from_nothing, whole_plan
-from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, vm, world
 
 KIND = load_catalog().accelerator("v5litepod-8")
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", "us-central1-a", 1)
@@ -141,7 +141,7 @@ WORLDS = {
     ),
     "the VM is stopped": ({"vm": Present(vm(state=VmState.TERMINATED))}, ["start vm"]),
     "the job is done": (
-        {"heartbeats": Present((beat(phase=Phase.DONE),))}, ["delete node", "stop vm"],
+        {"heartbeats": Present((heartbeat(phase=Phase.DONE),))}, ["delete node", "stop vm"],
     ),
     "the bucket lies elsewhere": ({"bucket": Present(Bucket("b", "us-east1"))}, []),
 }  # fmt: skip

@@ -14,7 +14,7 @@ from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.deadline import Mode
 from orchestrator.planning.tpu.on_demand import SPOT_PRICE, situation, to_leave
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, world
 
 KIND = "v5litepod-8"
 
@@ -78,7 +78,7 @@ def on_demand_since(hours_remaining, table):
     """Say why and for what a TPU on demand is left, with so many hours of work left and twelve of slack."""
     known = replace(KNOWN, step=int(1000 - hours_remaining * 100))
     was = begun(2, type=KIND, on_demand=(1,), progress=known)
-    report = beat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
+    report = heartbeat(step=known.step, committed_step=known.step, timings={"first_step": NOW - HOUR})
     observed = world(nodes=Present((node(),)), heartbeats=Present((report,)), prices=table)
     return to_leave(due(f"{2 + hours_remaining + 12}h"), observed, was)
 

@@ -27,7 +27,7 @@ from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT, REPAIR_TIMEOU
 from orchestrator.planning.tpu.race import accepted
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import record_of
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, record, spec, vm, world
 
 
 def steps(plan):
@@ -35,7 +35,7 @@ def steps(plan):
     return [(c.kind, c.verb, c.incarnation if c.kind is Kind.NODE else None) for c in plan.changes]
 
 
-SILENT = Present((beat(updated=NOW - 200),))
+SILENT = Present((heartbeat(updated=NOW - 200),))
 NODE_CREATE_2 = (Kind.NODE, Verb.CREATE, 2)
 NODE_DELETE_1 = (Kind.NODE, Verb.DELETE, 1)
 
@@ -129,14 +129,14 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
 
 def test_nodes_of_older_incarnations_are_deleted():
     """Whatever was left behind by a killed controller is swept: it is billed and holds quota."""
-    both = world(nodes=Present((node(1), node(2))), heartbeats=Present((beat(incarnation=2),)))
+    both = world(nodes=Present((node(1), node(2))), heartbeats=Present((heartbeat(incarnation=2),)))
     assert steps(decide(spec(), both, record(incarnation=2))) == [NODE_DELETE_1]
 
 
 def test_a_ready_node_that_is_silent_and_out_of_reach_is_replaced():
     """READY does not mean alive: a silent worker whose SSH failed for six heartbeats counts as preempted."""
     lost = record(ssh_failed_since=NOW - 180, ssh_next_try_at=NOW + 1)
-    silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
+    silent = world(heartbeats=Present((heartbeat(updated=NOW - 400),)))
     assert steps(decide(spec(), silent, lost)) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
@@ -144,7 +144,7 @@ def test_one_failed_probe_does_not_condemn_a_ready_node():
     """A worker that reports is alive behind any firewall, and failures of long ago are no failures now."""
     lost = record(ssh_failed_since=NOW - 900, ssh_next_try_at=NOW + 1)
     assert decide(spec(), world(), lost).empty
-    silent = world(heartbeats=Present((beat(updated=NOW - 400),)))
+    silent = world(heartbeats=Present((heartbeat(updated=NOW - 400),)))
     long_ago = record(ssh_failed_since=NOW - 900, ssh_next_try_at=NOW - 600)
     assert NODE_DELETE_1 not in steps(decide(spec(), silent, long_ago))
 
@@ -204,14 +204,14 @@ def test_a_bucket_that_held_data_is_not_created_again():
 
 def test_a_done_job_leaves_no_machine_billed():
     """The TPU is deleted and the VM stopped as soon as every worker is done."""
-    plan = decide(spec(), world(heartbeats=Present((beat(phase=Phase.DONE),))), record())
+    plan = decide(spec(), world(heartbeats=Present((heartbeat(phase=Phase.DONE),))), record())
     assert plan.outcome is Outcome.DONE
     assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.NODE, Verb.DELETE), (Kind.VM, Verb.STOP)]
 
 
 def test_a_slice_is_done_only_when_every_worker_is():
     """One finished worker of two is not the end."""
-    half = (beat(0, workers=2, phase=Phase.DONE), beat(1, workers=2))
+    half = (heartbeat(0, workers=2, phase=Phase.DONE), heartbeat(1, workers=2))
     slice_of_two = node(workers=(Worker(0, "a"), Worker(1, "b")))
     plan = decide(spec(), world(nodes=Present((slice_of_two,)), heartbeats=Present(half)), record())
     assert plan.outcome is None
@@ -219,13 +219,13 @@ def test_a_slice_is_done_only_when_every_worker_is():
 
 def test_a_missing_report_of_one_worker_is_not_the_end_either():
     """Only worker 0 of two has reported: nobody may conclude that all are done."""
-    plan = decide(spec(), world(heartbeats=Present((beat(0, workers=2, phase=Phase.DONE),))), record())
+    plan = decide(spec(), world(heartbeats=Present((heartbeat(0, workers=2, phase=Phase.DONE),))), record())
     assert plan.outcome is None
 
 
 def test_a_job_that_gave_up_ends_the_deployment_with_its_reason():
     """The agent counts failures without progress; its verdict is final."""
-    failed = beat(phase=Phase.FAILED, message="5 failures without progress, last exit 1")
+    failed = heartbeat(phase=Phase.FAILED, message="5 failures without progress, last exit 1")
     plan = decide(spec(), world(heartbeats=Present((failed,))), record())
     assert plan.outcome is Outcome.FAILED
     assert "last exit 1" in plan.message
@@ -270,7 +270,7 @@ def test_a_silent_worker_is_looked_after_over_ssh():
     Only after a quarter of an hour is it started again: it may train on without reaching the bucket.
     """
     for age, verb in ((500, Verb.CREATE), (1000, Verb.UPDATE)):
-        silent = replace(beat(), updated=NOW - age)
+        silent = replace(heartbeat(), updated=NOW - age)
         plan = decide(spec(), world(heartbeats=Present((silent,))), record())
         assert [(c.kind, c.verb) for c in plan.changes] == [(Kind.JOB, verb)]
         assert "silent" in plan.changes[0].message

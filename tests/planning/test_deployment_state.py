@@ -12,7 +12,7 @@ from orchestrator.domain.status import DeploymentState
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state, resuming_command
 from orchestrator.planning.update_record import update_record
-from tests.planning.worlds import NOW, beat, node, record, spec, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, world
 
 GONE = {"nodes": Present(()), "vm": Absent(), "heartbeats": Present(())}
 LOST = {"nodes": Present((node(state=NodeState.PREEMPTED),))}
@@ -26,7 +26,7 @@ NEVER = record(bundle="", started_at=0.0, incarnation=0, accepted=False)
 
 def reports(phase, **fields):
     """Return the report of the only worker."""
-    return {"heartbeats": Present((beat(phase=phase, **fields),))}
+    return {"heartbeats": Present((heartbeat(phase=phase, **fields),))}
 
 
 CASES = {

@@ -28,7 +28,7 @@ T = 1_000_000.0
 TRAINING, STARTING, IDLE, LOST, UNKNOWN = Use.TRAINING, Use.STARTING, Use.IDLE, Use.LOST, Use.UNKNOWN
 
 
-def beat(at, phase=Phase.RUN, **more):
+def heartbeat(at, phase=Phase.RUN, **more):
     """Return the last report of a start, *at* seconds after T."""
     return Heartbeat(1, 0, phase, T + at, **more)
 
@@ -61,7 +61,7 @@ def reported(lane):
 
 def test_a_node_boots_waits_works_and_waits():
     """The mark of the end counts, not what the machine said last."""
-    job = a_job([(0, "n-1", 100, beat(190))], [(0, "done", 200)])
+    job = a_job([(0, "n-1", 100, heartbeat(190))], [(0, "done", 200)])
     (lane,) = lanes([a_node((0, None), ready=60)], [job], T + 300)
     assert reported(lane) == [
         (STARTING, 0, 60, -1),
@@ -74,8 +74,8 @@ def test_a_node_boots_waits_works_and_waits():
 
 def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_until_it_was_gone():
     """The first is the task's, the second nobody's."""
-    last = beat(180, step=18, committed_step=15, committed_at=T + 150)
-    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))])
+    last = heartbeat(180, step=18, committed_step=15, committed_at=T + 150)
+    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, heartbeat(290))])
     one, two = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
     assert reported(one) == [
         (STARTING, 0, 100, -1),
@@ -89,7 +89,7 @@ def test_work_after_the_last_save_of_a_lost_machine_is_lost_and_so_is_what_came_
 
 def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_in_the_queue():
     """By job, by task and by the login that has submitted it."""
-    (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
+    (start,) = a_job([(0, "n-1", 100, heartbeat(190))]).starts[0]
     submission = Submission("wide", ({},), JobSpec("x"), "b", "s", T, slices=(2, 2), user="alice")
     job = JobHistory(
         submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
@@ -104,7 +104,7 @@ def test_a_task_of_two_slices_costs_the_time_of_both_its_nodes_and_is_one_task_i
 
 def test_the_remaining_time_of_multi_slice_tasks_counts_all_their_nodes():
     """Two more tasks, each a hundred seconds on two of four nodes."""
-    (start,) = a_job([(0, "n-1", 100, beat(190))]).starts[0]
+    (start,) = a_job([(0, "n-1", 100, heartbeat(190))]).starts[0]
     submission = Submission("wide", ({}, {}, {}), JobSpec("x"), "b", "s", T, slices=(2, 2))
     job = JobHistory(
         submission, {0: (replace(start, beside=("n-2",)),)}, {0: TaskEnd(TaskState.DONE, T + 200)}
@@ -117,7 +117,7 @@ def test_the_remaining_time_of_multi_slice_tasks_counts_all_their_nodes():
 @pytest.mark.parametrize("wrong", [10.0, 1e9])
 def test_a_machine_whose_clock_is_wrong_saves_neither_before_its_start_nor_after_its_last_report(wrong):
     """Whatever it says of the time of its save."""
-    last = beat(180, step=18, committed_step=15, committed_at=wrong)
+    last = heartbeat(180, step=18, committed_step=15, committed_at=wrong)
     (lane,) = lanes([a_node((0, 200))], [a_job([(0, "n-1", 100, last)])], T + 300)
     assert all(0 <= since <= until <= 200 for _, since, until, _ in reported(lane))
     assert sum(until - since for _, since, until, _ in reported(lane)) == 200
@@ -125,14 +125,14 @@ def test_a_machine_whose_clock_is_wrong_saves_neither_before_its_start_nor_after
 
 def test_a_machine_that_saved_its_last_step_lost_nothing():
     """As at a preemption with a notice."""
-    last = beat(180, Phase.STOPPED, step=18, committed_step=18)
+    last = heartbeat(180, Phase.STOPPED, step=18, committed_step=18)
     (lane,) = lanes([a_node((0, 180))], [a_job([(0, "n-1", 100, last)])], T + 300)
     assert reported(lane) == [(STARTING, 0, 100, -1), (TRAINING, 100, 180, 0)]
 
 
 def test_what_a_silent_task_does_is_not_known():
     """Neither that it works nor that it is lost: its machine exists, and nobody has marked its end."""
-    (lane,) = lanes([a_node((0, None))], [a_job([(0, "n-1", 100, beat(150))])], T + 1000)
+    (lane,) = lanes([a_node((0, None))], [a_job([(0, "n-1", 100, heartbeat(150))])], T + 1000)
     assert reported(lane)[-1] == (UNKNOWN, 150, 1000, -1)
     assert running([lane], T + 1000) == frozenset()
 
@@ -156,8 +156,8 @@ def test_a_node_without_a_task_is_idle_and_one_without_a_machine_has_no_time():
 
 def test_the_cost_adds_up_and_idle_time_has_a_row_of_its_own():
     """Every second of every machine is in it once."""
-    last = beat(180, step=18, committed_step=15, committed_at=T + 150)
-    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, beat(290))], [(0, "done", 290)])
+    last = heartbeat(180, step=18, committed_step=15, committed_at=T + 150)
+    job = a_job([(0, "n-1", 100, last), (0, "n-2", 210, heartbeat(290))], [(0, "done", 290)])
     found = lanes([a_node((0, 200)), a_node((0, None), name="n-2")], [job], T + 300)
     costs = fleet_cost(found, Amount(300, 0.5, 0.5, upper_usd=0.6))
     assert costs.usd == pytest.approx((200 + 300) * 3.6 / 3600 + 0.5)
@@ -179,15 +179,15 @@ def test_an_unknown_price_makes_the_cost_incomplete():
 
 def test_the_state_of_a_task_follows_from_mark_cancellation_and_reports():
     """In this order."""
-    job = a_job([(1, "n-1", 0, beat(0))], [(0, "failed", 5)], tasks=4, cancelled=(0, 2))
+    job = a_job([(1, "n-1", 0, heartbeat(0))], [(0, "failed", 5)], tasks=4, cancelled=(0, 2))
     states = [state_of(job, task, frozenset({("sweep", 1)})) for task in range(4)]
     assert [state.value for state in states] == ["failed", "running", "cancelled", "waiting"]
 
 
 def test_steps_that_were_made_again_are_counted_where_both_machines_reported():
     """A machine that never spoke lost nothing that anybody knows of; a successor without a word is not known."""
-    first = beat(50, step=40)
-    again = beat(90, step=60, resumed_from=30)
+    first = heartbeat(50, step=40)
+    again = heartbeat(90, step=60, resumed_from=30)
     assert steps_redone(a_job([(0, "a", 0, first), (0, "b", 60, again)]), 0) == 10
     assert steps_redone(a_job([(0, "a", 0, first), (0, "b", 60, None)]), 0) is None
     assert steps_redone(a_job([(0, "a", 0, None), (0, "b", 60, again)]), 0) == 0
@@ -196,7 +196,9 @@ def test_steps_that_were_made_again_are_counted_where_both_machines_reported():
 
 def test_a_start_that_only_found_the_task_done_hides_no_step_and_no_loss():
     """It has reported the step of the checkpoint and no loss."""
-    job = a_job([(0, "a", 0, beat(50, step=40, loss=0.5)), (0, "b", 60, beat(61, committed_step=42))])
+    job = a_job(
+        [(0, "a", 0, heartbeat(50, step=40, loss=0.5)), (0, "b", 60, heartbeat(61, committed_step=42))]
+    )
     assert (job.progress(0), job.progress(1)) == ((42, 0.5), (None, None))
 
 
@@ -211,7 +213,7 @@ def test_the_remaining_time_is_known_when_a_task_is_done_and_is_shared_by_the_no
 
 def test_the_remaining_time_of_a_running_task_comes_from_its_own_steps():
     """And its length serves for those that wait."""
-    job = a_job([(0, "n-1", 0, beat(100, step=50, rate=0.5))], tasks=2, target=100)
+    job = a_job([(0, "n-1", 0, heartbeat(100, step=50, rate=0.5))], tasks=2, target=100)
     found = lanes([a_node((0, None))], [job], T + 100)
     remaining = jobs_remaining([job], fleet_cost(found, Amount()), running(found, T + 100), 1)
     # 50 steps at 0.5 a second, and another task of 100 + 100 seconds.
@@ -221,7 +223,10 @@ def test_the_remaining_time_of_a_running_task_comes_from_its_own_steps():
 def test_the_queue_over_time_counts_what_runs_and_what_waits():
     """A lost task waits again until another node has it; what was cancelled unseen is left out and counted."""
     job = a_job(
-        [(0, "n-1", 10, beat(50)), (0, "n-2", 70, beat(90))], [(0, "done", 90)], tasks=3, cancelled=(2,)
+        [(0, "n-1", 10, heartbeat(50)), (0, "n-2", 70, heartbeat(90))],
+        [(0, "done", 90)],
+        tasks=3,
+        cancelled=(2,),
     )
     found = lanes([a_node((0, 60)), a_node((0, None), name="n-2")], [job], T + 100)
     curve, unknown = queue_curve([job], found)

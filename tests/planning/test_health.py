@@ -11,9 +11,9 @@ from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.planning.decide import decide
 from orchestrator.planning.tpu.node_verdict import UNHEALTHY_TIMEOUT
-from tests.planning.worlds import NOW, beat, node, record, spec, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, world
 
-SILENT = Present((beat(updated=NOW - 200),))
+SILENT = Present((heartbeat(updated=NOW - 200),))
 NODE_CREATE_2 = (Kind.NODE, Verb.CREATE, 2)
 NODE_DELETE_1 = (Kind.NODE, Verb.DELETE, 1)
 SICK = node(healthy=False, health="UNHEALTHY_MAINTENANCE")
@@ -44,7 +44,7 @@ def test_a_node_whose_workers_report_is_not_replaced_whatever_the_api_says(odd):
     ("change", "known", "lost"),
     [
         ({}, {}, True),
-        ({"boots": (beat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
+        ({"boots": (heartbeat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
         ({}, {"granted_at": NOW - GRANT_SETTLES + 1}, False),
     ],
 )
@@ -58,14 +58,14 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
 @pytest.mark.parametrize(("age", "replaced"), [(30, False), (200, False), (UNHEALTHY_TIMEOUT + 5, True)])
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
-    first = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
+    first = heartbeat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
     observed = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
     plan = decide(spec(), observed, record(first_seen={"node:1:unhealthy": NOW - age}))
     assert (NODE_DELETE_1 in steps(plan)) is replaced
 
 
 @pytest.mark.parametrize(
-    ("beats", "since", "replaced"),
+    ("heartbeats", "since", "replaced"),
     [
         (SILENT, UNHEALTHY_TIMEOUT - 5, False),
         (SILENT, UNHEALTHY_TIMEOUT + 5, True),
@@ -74,9 +74,9 @@ def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced)
         (Unknown("503"), 7200, False),
     ],
 )
-def test_a_silent_unhealthy_node_is_replaced_after_a_while(beats, since, replaced):
+def test_a_silent_unhealthy_node_is_replaced_after_a_while(heartbeats, since, replaced):
     """At once if it has never reported, after minutes if it has, and never on an answer that did not come."""
-    sick = world(nodes=Present((SICK,)), heartbeats=beats)
+    sick = world(nodes=Present((SICK,)), heartbeats=heartbeats)
     plan = decide(spec(), sick, record(first_seen={"node:1:unhealthy": NOW - since}))
     assert [s for s in steps(plan) if s in {NODE_DELETE_1, NODE_CREATE_2}] == (
         [NODE_DELETE_1, NODE_CREATE_2] if replaced else []

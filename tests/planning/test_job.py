@@ -18,19 +18,19 @@ from orchestrator.planning.job import (
     push_mark,
 )
 from orchestrator.planning.update_record import update_record
-from tests.planning.worlds import NOW, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, vm, world
 
 
-@pytest.mark.parametrize(("poll", "beat_every"), [(0.5, 2.0), (5, 10.0), (15, 30.0), (600, 30.0)])
-def test_heartbeats_come_every_two_polls_within_2_to_30_seconds(poll, beat_every):
+@pytest.mark.parametrize(("poll", "interval"), [(0.5, 2.0), (5, 10.0), (15, 30.0), (600, 30.0)])
+def test_heartbeats_come_every_two_polls_within_2_to_30_seconds(poll, interval):
     """Fast enough for the loop, slow enough for the bucket."""
-    assert heartbeat_interval(spec(watch=WatchSpec(poll=Duration(poll)))) == beat_every
+    assert heartbeat_interval(spec(watch=WatchSpec(poll=Duration(poll)))) == interval
 
 
 @pytest.mark.parametrize("state", [s for s in NodeState if s is not NodeState.READY])
 def test_nothing_is_pushed_to_a_node_that_is_not_ready(state):
     """The job waits for the TPU."""
-    silent = Present((beat(updated=NOW - 900),))
+    silent = Present((heartbeat(updated=NOW - 900),))
     odd = world(nodes=Present((node(state=state),)), heartbeats=silent)
     step = decide_job(spec(), odd, record(pushed=""))
     assert step.changes == ()
@@ -60,14 +60,14 @@ def test_silence_counts_after_four_heartbeats_and_not_before():
     """One late report is no silence."""
     limit = SILENCE * heartbeat_interval(spec())
     for age, silent in ((limit - 1, False), (limit + 1, True)):
-        step = decide_job(spec(), world(heartbeats=Present((beat(updated=NOW - age),))), record())
+        step = decide_job(spec(), world(heartbeats=Present((heartbeat(updated=NOW - age),))), record())
         assert bool(step.changes) is silent
 
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.FAILED])
 def test_who_has_finished_may_be_silent(phase):
     """An agent that has said its last word is not woken again."""
-    last = beat(updated=NOW - 9e5, phase=phase)
+    last = heartbeat(updated=NOW - 9e5, phase=phase)
     assert decide_job(spec(), world(heartbeats=Present((last,))), record()).changes == ()
 
 
@@ -81,31 +81,31 @@ def test_a_machine_gets_time_to_boot_before_its_silence_counts():
 
 def test_a_failed_push_is_not_repeated_at_once():
     """The next try has its time."""
-    late = world(heartbeats=Present((beat(updated=NOW - 500),)))
+    late = world(heartbeats=Present((heartbeat(updated=NOW - 500),)))
     step = decide_job(spec(), late, record(ssh_next_try_at=NOW + 3))
     assert step.changes == ()
     assert step.wake_in == pytest.approx(3)
 
 
 @pytest.mark.parametrize(
-    ("beats", "text"),
+    ("heartbeats", "text"),
     [
         ((), "0 of 2 workers are running; no report yet"),
         (
             (
-                beat(phase=Phase.RESTORE, workers=2),
-                beat(1, phase=Phase.SETUP, workers=2, message="restoring Python packages"),
+                heartbeat(phase=Phase.RESTORE, workers=2),
+                heartbeat(1, phase=Phase.SETUP, workers=2, message="restoring Python packages"),
             ),
             "0 of 2 workers are running; worker 1: restoring Python packages",
         ),
     ],
     ids=["no report", "a message"],
 )
-def test_a_start_tells_what_is_waited_for(beats, text):
+def test_a_start_tells_what_is_waited_for(heartbeats, text):
     """Half a minute of "0 of 1" does not show whether anything happens."""
     two = world(
         nodes=Present((node(workers=(Worker(0, "10.0.0.1", ""), Worker(1, "10.0.0.2", ""))),)),
-        heartbeats=Present(beats),
+        heartbeats=Present(heartbeats),
     )
     assert decide_job(spec(), two, record(first_seen={"node:1:ready": NOW - 1})).waiting == text
 
@@ -134,7 +134,9 @@ def test_machines_that_boot_are_looked_at_again_soon():
 )
 def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, again):
     """Sent once is not enough: the machine would wait for a bundle that never comes, or train old code."""
-    observed = world(heartbeats=Present((beat(**{"phase": Phase.RESTORE, "bundle": "old", **reported}),)))
+    observed = world(
+        heartbeats=Present((heartbeat(**{"phase": Phase.RESTORE, "bundle": "old", **reported}),))
+    )
     first = update_record(record(pushed="b"), replace(observed, observed_at=NOW - age))
     step = decide_job(spec(), observed, update_record(first, observed))
     assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])
@@ -159,6 +161,6 @@ def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, 
 )  # fmt: skip
 def test_the_steps_of_a_young_job_are_looked_for_as_often_as_it_reports(shown, soon):
     """Its machine reports every two seconds at first; a whole poll would show a watch that stands still."""
-    step = decide_job(spec(), world(heartbeats=Present((beat(**shown),))), record())
+    step = decide_job(spec(), world(heartbeats=Present((heartbeat(**shown),))), record())
     assert step.rule is LoopRule.JOB_RUNS
     assert step.wake_in == soon

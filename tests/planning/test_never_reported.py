@@ -19,7 +19,7 @@ from orchestrator.planning.tpu.never_reported import (
 )
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed, record_of
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, spec, world
 
 READY = "node:1:ready"
 
@@ -53,7 +53,7 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
 
 
 SOON = known(SILENT_TIMEOUT, reports_at_boot=(1,))
-FIRST = beat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_TIMEOUT)
+FIRST = heartbeat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_TIMEOUT)
 NEVER_REPORTED = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
 
@@ -132,7 +132,7 @@ def test_reports_that_cannot_be_read_are_no_silence():
 
 def test_one_worker_that_reports_is_enough():
     """Then its startup script has come through; the others are looked after one by one."""
-    looked = world(heartbeats=Present((beat(),)))
+    looked = world(heartbeats=Present((heartbeat(),)))
     assert not deletions(decide(spec(), looked, known(9 * START_TIMEOUT)))
 
 
@@ -173,7 +173,7 @@ def test_a_tpu_that_was_lost_for_another_reason_does_not_count():
 def test_a_tpu_that_has_worked_and_fell_silent_does_not_count():
     """Its startup script came through; the network to it, or the machine, failed later."""
     lost = known(9 * START_TIMEOUT, ssh_failed_since=NOW - 600, ssh_next_try_at=NOW - 1)
-    looked = world(heartbeats=Present((beat(updated=NOW - 900),)))
+    looked = world(heartbeats=Present((heartbeat(updated=NOW - 900),)))
     (change,) = deletions(decide(spec(), looked, lost))
     assert "out of reach" in change.message
     assert with_silent_tpu(lost, change, NOW).silence.never_reported == ()
@@ -199,6 +199,6 @@ def test_the_deployment_ends_after_three_of_them_and_an_hour(many, since, ends):
 def test_one_report_resets_the_count_of_silent_tpus():
     """What came up once can come up again."""
     spoken = update_record(
-        known(60, never_reported=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((beat(),)))
+        known(60, never_reported=((1, NOW - 9), (2, NOW - 5))), world(heartbeats=Present((heartbeat(),)))
     )
     assert spoken.silence.never_reported == ()

@@ -17,7 +17,7 @@ from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.tpu.on_demand import deadline_status, situation, update_progress
 from orchestrator.planning.tpu.queued_tpu import merged
 from tests.kit.records import changed
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, record, spec, world
 
 HOUR = 3600.0
 KNOWN = Progress(step=0, seconds_per_step=36.0, cold=200.0, commit_interval=600.0)
@@ -56,9 +56,9 @@ def lost(hours, **changes):
 def test_the_time_of_a_step_and_the_last_save_are_learned():
     """From the first step on, by the slowest worker; a start before it shows nothing."""
     reports = (
-        beat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
+        heartbeat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
              timings={"first_step": NOW - 500}),
-        beat(1, step=160, began_at=100, committed_step=130, committed_at=NOW - 60, progress_at=NOW,
+        heartbeat(1, step=160, began_at=100, committed_step=130, committed_at=NOW - 60, progress_at=NOW,
              timings={"first_step": NOW - 500}),
     )  # fmt: skip
     observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))
@@ -122,7 +122,7 @@ def test_a_create_whose_answer_is_open_is_not_doubled():
 def test_spot_is_asked_for_again_while_on_demand_works_but_not_at_once(request_as, hours):
     """Ten minutes after a refusal; where on demand has to go first, a refusal is believed for an hour, then two."""
     begun_on_demand = begun(1, on_demand=(1,), incarnation=1)
-    works = {"nodes": Present((node(),)), "heartbeats": Present((beat(step=5, committed_step=5),))}
+    works = {"nodes": Present((node(),)), "heartbeats": Present((heartbeat(step=5, committed_step=5),))}
     wants = due(request=request_as)
     assert asked(wants, begun_on_demand, **works).on_demand is False
     for ago, again in ((0.9, False), (1.1, True)):

@@ -16,10 +16,10 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.engine.blueprint import LOOP_MARGIN, Blueprint
 from orchestrator.planning.decide import decide
-from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, ZONE, heartbeat, node, record, spec, vm, world
 
 LOOPED = spec(watch=WatchSpec(on_vm=True))
-DONE = Present((beat(phase=Phase.DONE),))
+DONE = Present((heartbeat(phase=Phase.DONE),))
 
 
 def kinds(plan):

@@ -11,7 +11,7 @@ from tests.planning.planning_kit import make_spec
 ZONE, KIND = "europe-west4-a", "v5litepod-8"
 
 
-def beat(worker=0, **more):
+def heartbeat(worker=0, **more):
     """Return the report of a worker."""
     return Heartbeat(1, worker, Phase.RUN, 0.0, workers=2, **more)
 
@@ -58,14 +58,14 @@ def test_the_shortest_interval_of_a_slice_is_shown():
     """A save that one worker's clock asks for is made by all of them."""
     reported = reported_interval(
         (
-            beat(
+            heartbeat(
                 0,
                 save_interval=300.0,
                 save_pause=4.0,
                 save_pause_from="measured",
                 time_between_interruptions=11000.0,
             ),
-            beat(
+            heartbeat(
                 1,
                 save_interval=240.0,
                 save_pause=3.0,
@@ -78,13 +78,13 @@ def test_the_shortest_interval_of_a_slice_is_shown():
         reported.text
         == "every 4 min 0 s: a save stops the training for 3.0 s (measured), unsaved work is lost every 2 h 40 min"
     )
-    assert reported_interval((beat(), beat(1))) is None
+    assert reported_interval((heartbeat(), heartbeat(1))) is None
 
 
 def test_a_job_that_does_not_follow_its_interval_is_named():
     """Some programs save by steps, whatever the interval; up to twice the interval is no fault."""
     follows, ignores = (
-        reported_interval((beat(save_interval=60.0, observed_save_interval=apart),)).text
+        reported_interval((heartbeat(save_interval=60.0, observed_save_interval=apart),)).text
         for apart in (110.0, 600.0)
     )
     assert follows == "every 1 min 0 s"
@@ -93,6 +93,6 @@ def test_a_job_that_does_not_follow_its_interval_is_named():
 
 def test_the_save_pause_is_shown_of_a_job_that_decides_when():
     """Asynchronous saves hardly stop the training."""
-    reported = reported_interval((beat(save_pause=0.04, save_pause_from="measured"),))
+    reported = reported_interval((heartbeat(save_pause=0.04, save_pause_from="measured"),))
     assert reported == SaveInterval(None, 0.04, "measured")
     assert reported.text == "as the job decides; a save stops the training for 0.0 s (measured)"

@@ -20,7 +20,7 @@ from orchestrator.planning.job import SILENCE, heartbeat_interval
 from orchestrator.planning.steady import MAX_STEADY, steady_until
 from orchestrator.planning.update_record import update_record
 from tests.planning.test_decide_properties import RECORDS, WORLDS
-from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, vm, world
+from tests.planning.worlds import NOW, ZONE, heartbeat, node, record, spec, vm, world
 
 PLAN = Plan()
 SILENT = SILENCE * heartbeat_interval(spec())
@@ -41,7 +41,7 @@ def test_a_job_that_runs_is_not_read_for_a_while():
 
 def test_a_report_that_would_be_overdue_ends_it():
     """Silence is a sign that comes by itself."""
-    old = world(heartbeats=Present((beat(updated=NOW - SILENT + 7),)))
+    old = world(heartbeats=Present((heartbeat(updated=NOW - SILENT + 7),)))
     assert until(w=old) == pytest.approx(7)
 
 
@@ -79,10 +79,10 @@ RESTLESS = {
     "a bucket out of reach": {"w": world(bucket=Unknown("503"))},
     "reports out of reach": {"w": world(heartbeats=Unknown("503"))},
     "no report": {"w": world(heartbeats=Present(()))},
-    "a worker that has not begun": {"w": world(heartbeats=Present((beat(phase=Phase.RESTORE),)))},
-    "a notice": {"w": world(heartbeats=Present((beat(notice=True),)))},
-    "a report of an earlier TPU": {"w": world(heartbeats=Present((beat(incarnation=0),)))},
-    "a worker that is missing": {"w": world(heartbeats=Present((beat(), beat(1))))},
+    "a worker that has not begun": {"w": world(heartbeats=Present((heartbeat(phase=Phase.RESTORE),)))},
+    "a notice": {"w": world(heartbeats=Present((heartbeat(notice=True),)))},
+    "a report of an earlier TPU": {"w": world(heartbeats=Present((heartbeat(incarnation=0),)))},
+    "a worker that is missing": {"w": world(heartbeats=Present((heartbeat(), heartbeat(1))))},
 }
 
 
@@ -95,7 +95,7 @@ def test_whatever_may_move_on_by_itself_is_looked_at_in_each_poll(why):
 ODD_WORLDS = st.tuples(WORLDS, RECORDS)
 NEARLY_STEADY = st.tuples(
     st.builds(
-        lambda age, phase: world(heartbeats=Present((beat(updated=NOW - age, phase=phase),))),
+        lambda age, phase: world(heartbeats=Present((heartbeat(updated=NOW - age, phase=phase),))),
         st.floats(0, 1.2 * SILENT),
         st.sampled_from([Phase.RUN, Phase.RUN, Phase.RUN, Phase.STOPPED]),
     ),

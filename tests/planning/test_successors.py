@@ -20,11 +20,11 @@ from orchestrator.planning.update_record import update_record
 from orchestrator.planning.whole_plan import whole_plan
 from tests.kit.records import changed
 from tests.planning.test_on_demand import HOUR, KNOWN, begun, due
-from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, beat, node, record, spec, world
+from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, record, spec, world
 
-WITH_NOTICE = beat(phase=Phase.STOPPING, notice=True, preempted=True)
-AT_REST = beat(phase=Phase.STOPPED, notice=True, preempted=True)
-WORKS = beat(step=5, committed_step=5, timings={"first_step": NOW - HOUR})
+WITH_NOTICE = heartbeat(phase=Phase.STOPPING, notice=True, preempted=True)
+AT_REST = heartbeat(phase=Phase.STOPPED, notice=True, preempted=True)
+WORKS = heartbeat(step=5, committed_step=5, timings={"first_step": NOW - HOUR})
 LABELS = {"tpuctl-deployment": "demo", "tpuctl-round": "2"}
 FIRST = node(labels={"tpuctl-deployment": "demo"})
 
@@ -83,7 +83,7 @@ def test_where_two_cannot_be_there_the_old_one_goes_first(wants):
 
 def test_a_notice_that_may_be_of_a_reboot_asks_for_nothing():
     """The machine comes back, and trains on."""
-    reboots = beat(phase=Phase.STOPPING, notice=True)
+    reboots = heartbeat(phase=Phase.STOPPING, notice=True)
     assert nodes_of(decide(spec(), observed(FIRST, report=reboots), record())) == ([], [])
 
 
@@ -188,8 +188,8 @@ def test_near_a_deadline_a_tpu_gets_its_successor_on_demand_once_it_is_lost():
 @pytest.mark.parametrize(
     ("change", "report", "was"),
     [
-        ({}, beat(), record()),
-        ({}, beat(phase=Phase.STOPPING, notice=True), record()),
+        ({}, heartbeat(), record()),
+        ({}, heartbeat(phase=Phase.STOPPING, notice=True), record()),
         ({"beside": False}, WITH_NOTICE, record()),
         ({"round": 0}, WITH_NOTICE, record()),
         ({"on_demand": True}, WITH_NOTICE, record()),

@@ -18,7 +18,7 @@ from orchestrator.planning.notifications import due
 from orchestrator.planning.uncommitted import lost_text, uncommitted, uncommitted_text
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
-from tests.planning.worlds import NOW, beat, node, record, spec, world
+from tests.planning.worlds import NOW, heartbeat, node, record, spec, world
 
 LIES = {
     "uncommitted_files": 2,
@@ -28,26 +28,26 @@ LIES = {
 }
 
 
-def planned(*beats, was=None, **shown):
+def planned(*heartbeats, was=None, **shown):
     """Return what a pass plans when these workers report."""
-    return decide(spec(), world(heartbeats=Present(beats), **shown), was or record())
+    return decide(spec(), world(heartbeats=Present(heartbeats), **shown), was or record())
 
 
 def test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine():
     """An agent of before this rule says done whenever a job leaves with status 0: nothing is deleted on that."""
-    plan = planned(beat(phase=Phase.DONE, committed_step=None))
+    plan = planned(heartbeat(phase=Phase.DONE, committed_step=None))
 
     assert (plan.outcome, plan.changes) == (None, ())
     assert any("has saved no checkpoint; its machine is kept" in text for text in plan.waiting)
-    assert planned(beat(phase=Phase.DONE)).outcome is Outcome.DONE
+    assert planned(heartbeat(phase=Phase.DONE)).outcome is Outcome.DONE
 
 
 def test_the_files_of_every_worker_come_first():
     """A slice ends when each of its workers has said its last word."""
-    first = beat(workers=2, phase=Phase.UNCOMMITTED, **LIES)
+    first = heartbeat(workers=2, phase=Phase.UNCOMMITTED, **LIES)
 
-    assert planned(first, beat(1, workers=2, phase=Phase.ENDED)).outcome is None
-    ended = planned(first, beat(1, workers=2, phase=Phase.UNCOMMITTED, **LIES))
+    assert planned(first, heartbeat(1, workers=2, phase=Phase.ENDED)).outcome is None
+    ended = planned(first, heartbeat(1, workers=2, phase=Phase.UNCOMMITTED, **LIES))
     assert ended.outcome is Outcome.UNCOMMITTED
     assert [change.name for change in ended.changes][:1] == ["demo-tpu-g1"]
     assert "ckpt.pt and 3 more files lie in unclaimed/" in ended.message
@@ -56,7 +56,7 @@ def test_the_files_of_every_worker_come_first():
 
 def test_nothing_saved_at_all_is_said():
     """There is no file to name then."""
-    plan = planned(beat(phase=Phase.UNCOMMITTED))
+    plan = planned(heartbeat(phase=Phase.UNCOMMITTED))
     assert plan.message.startswith("the job ended with status 0 and saved nothing; format auto wants")
 
 
@@ -69,8 +69,8 @@ def test_the_end_is_remembered_when_the_reports_are_gone():
 
 def test_a_gang_that_gave_up_ends_when_each_worker_has_brought_its_files():
     """One that falls silent is not waited for, and none for more than an hour."""
-    failed = beat(workers=2, phase=Phase.FAILED, message="5 starts")
-    busy = beat(1, workers=2, phase=Phase.STOPPING)
+    failed = heartbeat(workers=2, phase=Phase.FAILED, message="5 starts")
+    busy = heartbeat(1, workers=2, phase=Phase.STOPPING)
 
     assert planned(failed, busy).outcome is None
     assert planned(failed, replace(busy, phase=Phase.FAILED)).outcome is Outcome.FAILED
@@ -87,7 +87,7 @@ def test_a_preemption_tells_what_became_of_the_work():
         """Return the event, and check that the changes do not say it again."""
         was = record()
         was = replace(was, deadline=replace(was.deadline, progress=Progress(step=earlier)))
-        report = beat(**remaining, **more)
+        report = heartbeat(**remaining, **more)
         assert not any(
             "committed" in c.message or "checkpoint" in c.message for c in planned(report, **taken).changes
         )
@@ -115,30 +115,30 @@ def test_a_preemption_tells_what_became_of_the_work():
 def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
     """Its files count when it has ended: what is there already is in the bucket, and comes back."""
     saving = CheckpointSpec(format="outputs", dir=folder)
-    remaining = beat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
+    remaining = heartbeat(phase=Phase.STOPPED, notice=True, preempted=True, **LIES)
     assert text in lost_text(saving, world(heartbeats=Present((remaining,))), record())
 
 
 def test_a_save_elsewhere_is_named_with_its_reason():
     """The format is not to blame for a file in the working folder."""
     whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
-    alone = beat(uncommitted_state="not resumable", **whole)
+    alone = heartbeat(uncommitted_state="not resumable", **whole)
     assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, alone)
-    wrong = beat(uncommitted="out/ckpt.pt", uncommitted_place="work")
+    wrong = heartbeat(uncommitted="out/ckpt.pt", uncommitted_place="work")
     reported = uncommitted_text(spec().job.checkpoint, wrong)
     assert reported.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint)")
     stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
-    reported = uncommitted_text(spec().job.checkpoint, beat(**stray))
+    reported = uncommitted_text(spec().job.checkpoint, heartbeat(**stray))
     assert (
         "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, but in no checkpoint" in reported
     )
     assert "set job.checkpoint.dir: bucket" in reported
-    ended = planned(beat(phase=Phase.UNCOMMITTED, **stray))
+    ended = planned(heartbeat(phase=Phase.UNCOMMITTED, **stray))
     assert "runs/ckpt_5.npz lies in the bucket" in ended.message
     assert "saved nothing" not in ended.message
-    gone = world(heartbeats=Present((beat(phase=Phase.STOPPED, notice=True, **stray),)))
+    gone = world(heartbeats=Present((heartbeat(phase=Phase.STOPPED, notice=True, **stray),)))
     assert "NOTHING" not in lost_text(spec().job.checkpoint, gone, record())
-    ended = planned(beat(phase=Phase.UNCOMMITTED, **{**LIES, "uncommitted_place": "home"}))
+    ended = planned(heartbeat(phase=Phase.UNCOMMITTED, **{**LIES, "uncommitted_place": "home"}))
     assert ended.message.endswith("; only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint")
 
 
@@ -161,14 +161,14 @@ def test_a_save_elsewhere_is_named_with_its_reason():
 )
 def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
     """With what the format wants; a place that this version does not know is no reason to be silent."""
-    found = uncommitted([beat(worker=1), beat(**fields)])
+    found = uncommitted([heartbeat(worker=1), heartbeat(**fields)])
     reported = None if found is None else uncommitted_text(spec().job.checkpoint, found)
     assert reported.startswith(text) if text else reported is None
 
 
 def test_a_target_for_failures_is_notified_of_this_end():
     """And no notification says that the job is done."""
-    plan = planned(beat(phase=Phase.UNCOMMITTED, **LIES))
+    plan = planned(heartbeat(phase=Phase.UNCOMMITTED, **LIES))
     found = due(spec(), world(), record(), plan.outcome, plan.message, 0.0)
 
     ends = [notice for notice in found if notice.event in {"done", "failed"}]
@@ -178,7 +178,7 @@ def test_a_target_for_failures_is_notified_of_this_end():
 
 def test_the_command_leaves_with_5_and_names_the_next_one():
     """Something is left: the files that hold the model."""
-    ended = beat(phase=Phase.UNCOMMITTED, **LIES)
+    ended = heartbeat(phase=Phase.UNCOMMITTED, **LIES)
     with pytest.raises(UncommittedError) as reported:
         raise_outcome(Pass(world(heartbeats=Present((ended,))), planned(ended)))
     assert (reported.value.exit_code, reported.value.code) == (5, "TPU-810")
@@ -192,13 +192,13 @@ def test_the_command_leaves_with_5_and_names_the_next_one():
 
 def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():
     """Workers that save faster than they upload commit other steps; none of these brings a gang back."""
-    one = beat(0, committed_step=60, committed_steps=(60, 40, 20), resumed_from=10)
-    two = beat(1, committed_step=50, committed_steps=(50, 30, 20), resumed_from=10)
+    one = heartbeat(0, committed_step=60, committed_steps=(60, 40, 20), resumed_from=10)
+    two = heartbeat(1, committed_step=50, committed_steps=(50, 30, 20), resumed_from=10)
     apart = replace(two, committed_steps=(50, 30))
     older = replace(two, committed_steps=())
     assert [common_step((one, other)) for other in (two, apart, older)] == [20, 10, 50]
     assert common_step((replace(one, resumed_from=None), replace(apart, resumed_from=None))) is None
-    assert common_step((one, beat(1))) is None
+    assert common_step((one, heartbeat(1))) is None
     assert common_step(()) is None
     lost = world(heartbeats=Present((one, two)))
     assert lost_text(spec().job.checkpoint, lost, record()) == "its newest complete checkpoint is step 20"

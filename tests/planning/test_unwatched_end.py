@@ -13,7 +13,7 @@ from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import cost_so_far, unwatched_ends
-from tests.planning.worlds import NOW, ZONE, beat, node, record, spec, world
+from tests.planning.worlds import NOW, ZONE, heartbeat, node, record, spec, world
 
 CATALOG = load_catalog()
 HOUR = 3600.0
@@ -30,24 +30,24 @@ def ended(*reports, was=BILLED, **overrides) -> Span:
 
 def test_a_tpu_that_ended_unwatched_is_billed_until_the_report_that_it_owed():
     """Its last report is three hours old: it is counted 30 s longer, and when that was observed is kept."""
-    found = ended(beat(updated=NOW - 3 * HOUR), beat(1, workers=2, updated=NOW - 3 * HOUR + 5))
+    found = ended(heartbeat(updated=NOW - 3 * HOUR), heartbeat(1, workers=2, updated=NOW - 3 * HOUR + 5))
     assert (found.until, found.end_observed) == (NOW - 3 * HOUR + 35, NOW)
 
 
 def test_a_list_without_it_counts_like_a_preemption():
     """Another user has deleted it."""
-    assert ended(beat(updated=NOW - HOUR), nodes=Present(())).until == NOW - HOUR + 30
+    assert ended(heartbeat(updated=NOW - HOUR), nodes=Present(())).until == NOW - HOUR + 30
 
 
 @pytest.mark.parametrize(
     ("reports", "overrides"),
     [
         ((), {}),
-        ((beat(updated=NOW - 80),), {}),
-        ((beat(incarnation=2, updated=NOW - HOUR),), {}),
-        ((beat(phase=Phase.DONE, updated=NOW - HOUR),), {}),
-        ((beat(phase=Phase.FAILED, updated=NOW - HOUR),), {}),
-        ((beat(updated=NOW - HOUR),), {"heartbeat_interval": None}),
+        ((heartbeat(updated=NOW - 80),), {}),
+        ((heartbeat(incarnation=2, updated=NOW - HOUR),), {}),
+        ((heartbeat(phase=Phase.DONE, updated=NOW - HOUR),), {}),
+        ((heartbeat(phase=Phase.FAILED, updated=NOW - HOUR),), {}),
+        ((heartbeat(updated=NOW - HOUR),), {"heartbeat_interval": None}),
         ((), {"heartbeats": Unknown("503")}),
     ],
     ids=["no report", "watched", "another's report", "done", "failed", "job on the VM", "unread reports"],
@@ -62,12 +62,12 @@ def test_a_deletion_of_ours_is_billed_until_it_is_over():
     """Its workers stopped before it, and Google deletes for minutes."""
     asked = {"deleting:demo-tpu-g1": NOW - 60}
     was = record(spans=(SPAN,), first_seen=asked)
-    assert ended(beat(updated=NOW - HOUR), was=was, nodes=Present(())).until == NOW
+    assert ended(heartbeat(updated=NOW - HOUR), was=was, nodes=Present(())).until == NOW
 
 
 def test_an_end_never_lies_before_the_start():
     """A report of the machine before under the same number gives no money back."""
-    assert ended(beat(updated=NOW - 9 * HOUR)).until == SPAN.since
+    assert ended(heartbeat(updated=NOW - 9 * HOUR)).until == SPAN.since
 
 
 def test_the_upper_sum_has_the_time_that_is_not_known():

@@ -51,7 +51,7 @@ def vm(**overrides) -> Vm:
     return replace(Vm("demo-vm", ZONE, VmState.RUNNING), **overrides)
 
 
-def beat(worker: int = 0, **overrides) -> Heartbeat:
+def heartbeat(worker: int = 0, **overrides) -> Heartbeat:
     """Return a fresh heartbeat of a running job; one that is done has saved."""
     base = Heartbeat(incarnation=1, worker=worker, phase=Phase.RUN, updated=NOW, bundle="b", step=10)
     saved = {"committed_step": 10} if overrides.get("phase") is Phase.DONE else {}
@@ -64,7 +64,7 @@ def world(**overrides) -> World:
         bucket=Present(Bucket("b", "us-central1")),
         vm=Present(vm()),
         nodes=Present((node(),)),
-        heartbeats=Present((beat(),)),
+        heartbeats=Present((heartbeat(),)),
         observed_at=NOW,
     )
     return replace(base, **overrides)

@@ -15,7 +15,7 @@ from orchestrator.pricing.cost_breakdown import StoredAmount, cost_breakdown
 from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.pricing.use_spans import Use, use_spans
 from tests.planning.planning_kit import make_spec
-from tests.planning.worlds import beat, record
+from tests.planning.worlds import heartbeat, record
 
 DATA = Path(__file__).parents[2] / "orchestrator" / "data"
 T0 = 1_800_000_000.0 - 1_800_000_000.0 % 86400
@@ -50,10 +50,13 @@ def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_preemption_of_the_jo
     spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
     won = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     lost = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
-    beats = [beat(timings={"first_step": T0 + 100.0}), beat(incarnation=2, phase=Phase.STOPPED)]
+    heartbeats = [
+        heartbeat(timings={"first_step": T0 + 100.0}),
+        heartbeat(incarnation=2, phase=Phase.STOPPED),
+    ]
     known = record(spans=(won, lost), started_at=T0)
-    found = cost_breakdown(spec, CATALOG, known, beats, T0 + 3600)
-    alone = cost_breakdown(spec, CATALOG, record(spans=(won,), started_at=T0), beats[:1], T0 + 3600)
+    found = cost_breakdown(spec, CATALOG, known, heartbeats, T0 + 3600)
+    alone = cost_breakdown(spec, CATALOG, record(spans=(won,), started_at=T0), heartbeats[:1], T0 + 3600)
     assert found.usd == pytest.approx(alone.usd * 3660 / 3600)
     assert set(found.uses) == set(alone.uses) == {"starting", "training"}
 
@@ -69,7 +72,7 @@ def lifetime(chance):
     )  # fmt: skip
     at = T0 + TICK * chance.randrange(1440)
     spans = [Span(Kind.VM, "demo-vm", zones[0], at)] if with_vm else []
-    beats, uses = [], {}
+    heartbeats, uses = [], {}
     tpus = chance.randrange(1, 6)
     for number in range(1, tpus + 1):
         start, train, lose = (TICK * chance.randrange(1, 200) for _ in range(3))
@@ -77,7 +80,7 @@ def lifetime(chance):
         last = number == tpus
         began, saved, end = at + start, at + start + train, at + start + train + lose
         spans.append(Span(Kind.NODE, f"demo-tpu-g{number}", zone, at, None if last else end))
-        beats.append(beat(
+        heartbeats.append(heartbeat(
             incarnation=number, committed_at=saved, updated=end, timings={"first_step": began},
             phase=Phase.RUN, step=10,
         ))  # fmt: skip
@@ -87,7 +90,7 @@ def lifetime(chance):
         if not last:
             uses[saved, end], uses[end, end + gap] = "lost", "recovering"
         at = end + gap
-    return spec, kind, tuple(spans), beats, uses, at
+    return spec, kind, tuple(spans), heartbeats, uses, at
 
 
 def by_hand(spec, kind, spans, uses, now):
@@ -114,8 +117,8 @@ def by_hand(spec, kind, spans, uses, now):
 @pytest.mark.parametrize("seed", range(50))
 def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     """Within one per cent, by use, by day and by zone; and each of these adds up to the whole."""
-    spec, kind, spans, beats, uses, now = lifetime(random.Random(seed))
-    found = cost_breakdown(spec, CATALOG, record(**existed(spans)), beats, now)
+    spec, kind, spans, heartbeats, uses, now = lifetime(random.Random(seed))
+    found = cost_breakdown(spec, CATALOG, record(**existed(spans)), heartbeats, now)
     hand = by_hand(spec, kind, spans, uses, now)
     reported = {**found.uses, **found.zones}
     reported |= {f"day {number}": usd for number, usd in enumerate(found.days.values())}
@@ -133,7 +136,9 @@ VM = Span(Kind.VM, "demo-vm", "europe-west4-b", T0)
 
 def test_what_comes_after_the_end_is_idle():
     """A job that is done wastes nothing, but a TPU and a VM that stay cost on."""
-    done = beat(phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700)
+    done = heartbeat(
+        phase=Phase.DONE, timings={"first_step": T0 + 600}, progress_at=T0 + 3600, updated=T0 + 3700
+    )
     found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE, VM), started_at=T0), [done], T0 + 10800)
     assert set(found.uses) == {"starting", "training", "idle"}
     assert found.preemptions_usd == 0.0
@@ -152,7 +157,7 @@ def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     """Nobody knows what its time went into, once it had been started."""
     spec = make_spec(vm="none")
     known = record(spans=(Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
-    reported = beat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
+    reported = heartbeat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
     found = cost_breakdown(spec, CATALOG, known, [reported], T0 + 3600)
     assert set(found.uses) == uses
     if phase is Phase.RUN:
@@ -162,7 +167,7 @@ def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
 def test_a_tpu_that_never_saved_loses_all_of_its_work():
     """From its first step to its end."""
     after = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 7200)
-    lost = beat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
+    lost = heartbeat(timings={"first_step": T0 + 3600}, committed_at=None, updated=T0 + 7200)
     found = cost_breakdown(SPEC, CATALOG, record(spans=(NODE, after)), [lost], T0 + 7200)
     assert found.uses["lost"] == pytest.approx(found.usd / 2)
 
@@ -220,7 +225,7 @@ def test_a_tpu_that_had_saved_its_last_step_has_lost_none():
     after = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 7200)
     uses = {}
     for step in (40, 41):
-        saved = beat(timings={"first_step": T0}, step=step, committed_step=40, committed_at=T0 + 3600)
+        saved = heartbeat(timings={"first_step": T0}, step=step, committed_step=40, committed_at=T0 + 3600)
         found = use_spans((NODE, after), [saved], T0 + 7200)
         uses[step] = [part.use for part in found if part.since == T0 + 3600]
     assert uses == {40: [Use.RECOVERING], 41: [Use.LOST]}
@@ -235,14 +240,14 @@ def test_time_without_a_deployment_is_no_way_back():
     """Between `down` and the next `up` nothing was recovered from, and the second lifetime begins with a start."""
     first = Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0, T0 + 3600)
     second = Span(Kind.NODE, "demo-tpu-g2", "us-central1-b", T0 + 90000, T0 + 93600)
-    done = beat(
+    done = heartbeat(
         incarnation=1,
         phase=Phase.DONE,
         updated=T0 + 3600,
         progress_at=T0 + 3500,
         timings={"first_step": T0 + 100},
     )
-    again = beat(
+    again = heartbeat(
         incarnation=2, phase=Phase.DONE, updated=T0 + 93600, progress_at=T0 + 93500,
         timings={"first_step": T0 + 90100},
     )  # fmt: skip
@@ -290,6 +295,6 @@ BEFORE_PUSH = Training(1, T0 + 60, T0 + 300, 0, 240)
 )
 def test_a_restart_on_the_same_tpu_takes_no_training_back(report, uses):
     """After a push the job trains on; only the gap between two attempts is no training."""
-    known = beat(**{"attempt": 2, "phase": Phase.RUN, "trained": (BEFORE_PUSH,), **report})
+    known = heartbeat(**{"attempt": 2, "phase": Phase.RUN, "trained": (BEFORE_PUSH,), **report})
     found = use_spans((ON_ONE_TPU,), [known], T0 + 600)
     assert [(one.use.value, one.since - T0, one.until - T0) for one in found] == uses

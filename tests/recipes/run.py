@@ -23,7 +23,7 @@ class RecipeRun:
     """What the three incarnations left: their logs, the last heartbeats of the first two, and all objects."""
 
     logs: tuple[str, ...]
-    beats: tuple[dict, ...]
+    heartbeats: tuple[dict, ...]
     objects: tuple[str, ...]
 
     def losses(self) -> dict[int, str]:
@@ -44,7 +44,7 @@ def leave(lab: ProcessLab, incarnation: int, workers: int = 1) -> None:
     lab.tpuctl("local", "preempt", node)
 
     def stopped() -> bool:
-        return [beat["phase"] for beat in lab.beats(incarnation)] == ["stopped"] * workers
+        return [heartbeat["phase"] for heartbeat in lab.heartbeats(incarnation)] == ["stopped"] * workers
 
     lab.wait_for(f"the end of {node}", stopped, RUN_TIMEOUT)
     # The watcher may have deleted the node already.
@@ -85,8 +85,8 @@ def run_recipe(
     watch = lab.start("watch", *fast)
 
     def first_saved() -> bool:
-        beats = lab.beats(1)
-        return bool(beats) and (beats[0]["committed_step"] or 0) >= saved
+        heartbeats = lab.heartbeats(1)
+        return bool(heartbeats) and (heartbeats[0]["committed_step"] or 0) >= saved
 
     lab.wait_for(f"step {saved} in the bucket", first_saved, timeout)
     early(lab)
@@ -101,12 +101,12 @@ def run_recipe(
     assert [machine for machine in lab.machines() if machine["running"]] == []
     run = RecipeRun(
         tuple(lab.logs(incarnation) for incarnation in (1, 2, 3)),
-        (lab.beats(1)[0], lab.beats(2)[0]),
+        (lab.heartbeats(1)[0], lab.heartbeats(2)[0]),
         tuple(lab.objects("checkpoints/")),
     )
     for log in run.logs[1:]:
         # A machine that was replaced finds the environment of the first one.
         assert "venv: installing" not in log
         assert ": resume from step " in log
-    assert run.beats[1]["notice"]
+    assert run.heartbeats[1]["notice"]
     return run

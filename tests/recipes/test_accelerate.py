@@ -19,4 +19,4 @@ def test_whole_life_on_the_local_cloud(lab, tmp_path_factory):
     found = losses("\n".join(run.logs))
     assert found.items() <= straight.items()
     assert found[STEPS] == straight[STEPS]
-    assert run.beats[2]["committed_step"] == STEPS
+    assert run.heartbeats[2]["committed_step"] == STEPS

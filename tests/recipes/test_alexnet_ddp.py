@@ -107,4 +107,4 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     run = run_recipe(lab, "alexnet-ddp", saved=10, kill_at=13, notice_at=22, settings=settings, early=tear)
     assert run.losses() == straight
     assert "asked to stop: saved step" in run.logs[1]
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

@@ -106,4 +106,4 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     run = run_recipe(lab, "alexnet-xla", saved=8, notice_at=13, settings=settings, timeout=TIMEOUT)
     assert run.losses() == straight
     assert "asked to stop: saved step" in run.logs[1]
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"

@@ -155,7 +155,7 @@ def test_whole_life_on_the_local_cloud(lab, recipe, straight):
     run = run_recipe(lab, "bert-tf2", saved=15, kill_at=18, notice_at=35, settings=settings, early=harm)
     assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1]))
     assert any(name.endswith(f"ckpt-{STEPS}.index") for name in run.objects)
 
 
@@ -182,7 +182,7 @@ def test_data_logs_and_checkpoints_straight_in_the_bucket(lab, straight):
     watch = lab.start("watch", *flags)
 
     def saved() -> bool:
-        return any((beat["committed_step"] or 0) >= 15 for beat in lab.beats(1))
+        return any((heartbeat["committed_step"] or 0) >= 15 for heartbeat in lab.heartbeats(1))
 
     lab.wait_for("step 15 in the bucket", saved, RUN_TIMEOUT)
     for pid in lab.jobs(b"train.py"):

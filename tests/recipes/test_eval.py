@@ -24,7 +24,7 @@ def test_whole_life_on_the_local_cloud(lab):
         return [name for name in lab.objects("checkpoints/") if "scores-" in name]
 
     lab.wait_for("three shards", lambda: len(shards()) >= 3, RUN_TIMEOUT, 0.1)
-    assert lab.beats(1)[0]["phase"] == "run", "results alone do not make it done"
+    assert lab.heartbeats(1)[0]["phase"] == "run", "results alone do not make it done"
     lab.tpuctl("local", "preempt", "eval-tpu-g1", "--no-notice")
     there = shards()
     assert "done:" in lab.end(watch, seconds=RUN_TIMEOUT).err
@@ -35,4 +35,4 @@ def test_whole_life_on_the_local_cloud(lab):
     assert summary["files"] > 50
     assert 3.0 < summary["bits"] < 4.0
     assert len(shards()) == -(-summary["files"] // 10)
-    assert lab.beats(2)[0]["phase"] == "done"
+    assert lab.heartbeats(2)[0]["phase"] == "done"

@@ -116,5 +116,5 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     run = run_recipe(lab, "fairseq-mlm", saved=40, kill_at=43, notice_at=75, settings=settings, early=harm)
     assert losses("\n".join(run.logs)) == straight
     # The agent committed what SIGTERM made fairseq save: no update was made twice.
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1]))
     assert any(name.endswith(f"_{UPDATES}.pt") for name in run.objects)

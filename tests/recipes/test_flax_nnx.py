@@ -26,6 +26,6 @@ def test_whole_life_on_the_local_cloud(lab):
     steps = losses("\n".join(run.logs))
     assert max(steps) == STEPS
     assert f"checkpoints/{STEPS}/commit_success.txt" in run.objects
-    assert f"resumed from step {run.beats[1]['resumed_from']}" in run.logs[1]
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert f"resumed from step {run.heartbeats[1]['resumed_from']}" in run.logs[1]
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
     assert re.search(r"checkpoints/\d+/data/process_0-of-1.json", "\n".join(run.objects))

@@ -144,7 +144,7 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     assert hashlib.sha256(final).hexdigest() == straight[1]
     assert "asked to stop: saved" in run.logs[1]
     # The Trainer may save just before an update that it then makes: one step is redone at most.
-    assert max(losses(run.logs[1])) - run.beats[1]["committed_step"] in {0, 1}
+    assert max(losses(run.logs[1])) - run.heartbeats[1]["committed_step"] in {0, 1}
 
 
 def test_agent_sees_every_tear_in_files_of_the_real_trainer(recipe, straight):

@@ -97,5 +97,5 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     run = run_recipe(lab, "hf-clm-xla", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert losses(*run.logs) == pytest.approx(straight, abs=CLOSE)
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1]))
     assert f"checkpoints/{STEPS:08d}/g3/w0/model.safetensors" in run.objects

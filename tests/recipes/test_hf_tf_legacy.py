@@ -113,5 +113,5 @@ def test_whole_life_on_the_local_cloud(lab, straight):
     run = run_recipe(lab, "hf-tf-legacy", saved=10, notice_at=17, settings=settings, timeout=TIMEOUT)
     assert run.losses() == straight
     # The agent committed what SIGTERM made the script save: no step was made twice.
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1]))
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1]))
     assert any(name.endswith(f"ckpt-{STEPS}.index") for name in run.objects)

@@ -95,7 +95,7 @@ def tear(lab: ProcessLab) -> None:
     for pid in lab.jobs(b"train.py"):
         kill(pid)
     lab.wait_for("the second attempt", lambda: lab.at(9, attempt=2), RUN_TIMEOUT)
-    assert lab.beats(1)[0]["resumed_from"] < 900
+    assert lab.heartbeats(1)[0]["resumed_from"] < 900
 
 
 @pytest.mark.e2e
@@ -108,5 +108,5 @@ def test_whole_life_on_the_local_cloud(lab, recipe, straight):
     )  # fmt: skip
     assert run.losses() == straight
     assert "asked to stop: saved step" in run.logs[1]
-    assert run.beats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
+    assert run.heartbeats[1]["committed_step"] == max(losses(run.logs[1])), "the notice must cost no step"
     assert f"checkpoints/{STEPS}/commit_success.txt" in run.objects

@@ -33,7 +33,7 @@ def submit(lab: ProcessLab, name: str, **env: str) -> str:
     return f"jobs/{name}/tasks/0/"
 
 
-def beats(lab: ProcessLab, folder: str, incarnation: int) -> list[dict]:
+def heartbeats(lab: ProcessLab, folder: str, incarnation: int) -> list[dict]:
     """Return the reports of one start."""
     return [json.loads(lab.read(name)) for name in lab.objects(f"{folder}.tpuctl/heartbeat/{incarnation}/")]
 
@@ -59,9 +59,11 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(lab):
     broken = submit(lab, "broken", HELD_AT=str(gate))
 
     def at_step_11() -> bool:
-        found = beats(lab, broken, 1)
+        found = heartbeats(lab, broken, 1)
         # Saves are written beside the training: at step 11 that of step 8 may not have ended.
-        return [(beat.get("step"), beat.get("committed_step")) for beat in found] == [(11, 8)] * 2
+        return [(heartbeat.get("step"), heartbeat.get("committed_step")) for heartbeat in found] == [
+            (11, 8)
+        ] * 2
 
     lab.wait_for("step 11 on both, and step 8 in the bucket", at_step_11, RUN_TIMEOUT)
     shares = {n: lab.read(f"nodes/e2e-00{n}/.tpuctl/share.json") for n in (1, 2, 3)}
@@ -71,14 +73,14 @@ def test_losses_are_those_of_an_unbroken_run_when_a_slice_is_lost(lab):
     began = time.monotonic()
 
     def again() -> bool:
-        found = beats(lab, broken, 2)
-        return len(found) == 2 and all(beat.get("phase") == "run" for beat in found)
+        found = heartbeats(lab, broken, 2)
+        return len(found) == 2 and all(heartbeat.get("phase") == "run" for heartbeat in found)
 
     lab.wait_for("both run again", again, RUN_TIMEOUT)
     print(f"F9: both slices run again {time.monotonic() - began:.1f} s after the loss of one")
     gate.unlink()
     lab.wait_for("the end", lambda: lab.objects("jobs/broken/ends/0.done"), RUN_TIMEOUT)
-    assert {beat["resumed_from"] for beat in beats(lab, broken, 2)} == {8}
+    assert {heartbeat["resumed_from"] for heartbeat in heartbeats(lab, broken, 2)} == {8}
     straight = printed(lab, whole, 0)
     assert list(straight) == list(range(1, STEPS + 1))
     assert printed(lab, whole, 1) == straight

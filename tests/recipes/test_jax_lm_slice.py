@@ -147,12 +147,12 @@ def test_whole_life_of_a_slice_on_the_local_cloud(lab, recipe, straight):
     watch = lab.start("watch", *words)
 
     def committed() -> bool:
-        return [b["committed_step"] or 0 for b in lab.beats(1)] >= [8] * WORKERS
+        return [b["committed_step"] or 0 for b in lab.heartbeats(1)] >= [8] * WORKERS
 
     lab.wait_for("step 8 in the bucket", committed, RUN_TIMEOUT)
     kill(one_of(lab, 2))
-    beats = lab.wait_for("attempt 2", lambda: lab.at(9, workers=WORKERS, attempt=2), RUN_TIMEOUT)
-    assert {b["incarnation"] for b in beats} == {1}
+    heartbeats = lab.wait_for("attempt 2", lambda: lab.at(9, workers=WORKERS, attempt=2), RUN_TIMEOUT)
+    assert {b["incarnation"] for b in heartbeats} == {1}
 
     lab.tpuctl("local", "preempt", "jax-lm-tpu-g1", "--worker", "0", "--no-notice")
     hold_at(gate, 14)
@@ -165,8 +165,8 @@ def test_whole_life_of_a_slice_on_the_local_cloud(lab, recipe, straight):
     assert losses("\n".join(logs.values())) == straight
     for worker in range(WORKERS):
         assert losses("\n".join(logs[g, worker] for g in (1, 2, 3))) == straight
-    (saved,) = {b["committed_step"] for b in lab.beats(2)}
-    assert {b["notice"] for b in lab.beats(2)} == {True}
+    (saved,) = {b["committed_step"] for b in lab.heartbeats(2)}
+    assert {b["notice"] for b in lab.heartbeats(2)} == {True}
     # The last lines of a machine may stay on it; the save itself is one for all.
     assert any(f"asked to stop: saved step {saved}" in logs[2, worker] for worker in range(WORKERS))
-    assert [(b["phase"], b["committed_step"]) for b in lab.beats(3)] == [("done", STEPS)] * WORKERS
+    assert [(b["phase"], b["committed_step"]) for b in lab.heartbeats(3)] == [("done", STEPS)] * WORKERS

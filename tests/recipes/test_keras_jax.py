@@ -28,7 +28,7 @@ def test_whole_life_on_the_local_cloud(lab, tmp_path_factory):
     assert list(straight) == list(range(1, EPOCHS + 1))
     use_example(lab, "keras-jax")
     run = survive(lab, settings={"env.KERAS_JAX_EPOCHS": EPOCHS, "target_steps": EPOCHS})
-    assert run.beats[2]["committed_step"] == EPOCHS
+    assert run.heartbeats[2]["committed_step"] == EPOCHS
     assert epochs(*run.logs).items() <= straight.items()
     # A quick machine may reach the last epoch within its notice; the third one then has nothing left to train.
     assert epochs(*run.logs[1:])[EPOCHS] == straight[EPOCHS]

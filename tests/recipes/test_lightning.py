@@ -21,5 +21,5 @@ def test_whole_life_on_the_local_cloud(lab, tmp_path_factory):
     run = survive(lab, settings={"env.LIGHTNING_STEPS": STEPS})
     # A quick machine may reach the last step within its notice; the third one then has nothing left to train.
     assert set(last.findall("".join(run.logs[1:]))) == set(last.findall(straight)) != set()
-    assert run.beats[2]["committed_step"] == STEPS
+    assert run.heartbeats[2]["committed_step"] == STEPS
     assert any(name.endswith("last.ckpt") for name in run.objects)

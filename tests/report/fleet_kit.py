@@ -62,10 +62,10 @@ class Afternoon:
             end, gone = at + lasts, at + dies
             number = len(self.starts.get((job, task), ())) + 1
             if min(end, gone) >= self.now:
-                self._begin(job, task, number, name, at, beat(number, self.now - 10, 400))
+                self._begin(job, task, number, name, at, heartbeat(number, self.now - 10, 400))
                 self.spans[name].append((born, None))
             elif end <= gone:
-                self._begin(job, task, number, name, at, beat(number, end, 1000, phase=Phase.DONE))
+                self._begin(job, task, number, name, at, heartbeat(number, end, 1000, phase=Phase.DONE))
                 self._end(job, task, end)
                 free.append((end, name, born))
             else:
@@ -76,7 +76,7 @@ class Afternoon:
                     number,
                     name,
                     at,
-                    beat(number, gone, 500, saved=gone - self._chance.uniform(0, 300)),
+                    heartbeat(number, gone, 500, saved=gone - self._chance.uniform(0, 300)),
                 )
                 self.spans[name].append((born, gone + 30))
                 waiting.append((gone + 12, job, task))
@@ -147,7 +147,7 @@ class Afternoon:
         ]  # fmt: skip
 
 
-def beat(number, at, step, *, phase=Phase.RUN, saved=None):
+def heartbeat(number, at, step, *, phase=Phase.RUN, saved=None):
     """Return a report of a task at *step*."""
     return Heartbeat(
         number, 0, phase, at, step=step, loss=2.5, rate=0.5, committed_step=step - 5 if saved else step,

@@ -20,7 +20,7 @@ T = 1_800_000_000.0
 ZONE = "europe-west4-b"
 
 
-def beat(incarnation, began, step, resumed_from=None, **more):
+def heartbeat(incarnation, began, step, resumed_from=None, **more):
     """Return the last report of worker 0 of one TPU that began at *began*."""
     marks = ("boot", "fetched", "restored", "spawned", "first_step")
     timings = {name: began + 40 + 5 * index for index, name in enumerate(marks)}
@@ -39,10 +39,10 @@ def beat(incarnation, began, step, resumed_from=None, **more):
 def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reason="", now=T + 5000, **more):
     """Return all that a report contains; the texts are what others could have written."""
     spec = replace(make_spec(), name=name)
-    beats = (
-        beat(1, T, 120, message=message),
-        beat(2, T + 1200, 260, 113),
-        beat(3, T + 2400, 400, 253, phase=Phase.DONE, committed_step=400),
+    heartbeats = (
+        heartbeat(1, T, 120, message=message),
+        heartbeat(2, T + 1200, 260, 113),
+        heartbeat(3, T + 2400, 400, 253, phase=Phase.DONE, committed_step=400),
     )
     nodes = [
         Span(Kind.NODE, f"{name}-tpu-g{n + 1}", ZONE, T + 1200 * n, T + 1200 * n + 1100) for n in range(3)
@@ -59,7 +59,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         *more.pop("events", ()),
     ]
     catalog = load_catalog()
-    summary = summarise(beats, events, preemptions=2, wall=3400, usd=1.5, on_demand_usd=4.0)
+    summary = summarise(heartbeats, events, preemptions=2, wall=3400, usd=1.5, on_demand_usd=4.0)
     worker = {"worker": 0, "phase": "done", "step": 400, "loss": 2.5, "checkpoint_step": 400}
     status = DeploymentStatus.from_dict({
         "name": name, "project": "p", "outcome": record.outcome and record.outcome.value,
@@ -72,9 +72,9 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     })  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]
     return PageFacts(
-        status=status, record=record, heartbeats=beats, events=events,
+        status=status, record=record, heartbeats=heartbeats, events=events,
         summary=summary,
-        breakdown=cost_breakdown(spec, catalog, record, beats, now), losses=losses(points, beats), now=now,
-        unbilled=False,
+        breakdown=cost_breakdown(spec, catalog, record, heartbeats, now), losses=losses(points, heartbeats),
+        now=now, unbilled=False,
         **more,
     )  # fmt: skip

@@ -61,8 +61,8 @@ def test_each_program_has_a_curve(sample):
 
 def test_a_loss_is_drawn_at_the_step_it_was_printed_for():
     """The last report has a later step, from a save; the curve has no value there."""
-    beat = Heartbeat(1, 0, Phase.RUN, T, step=195, loss=0.02, loss_step=180)
-    assert losses([], [beat]) == {1: [(180, 0.02)]}
+    heartbeat = Heartbeat(1, 0, Phase.RUN, T, step=195, loss=0.02, loss_step=180)
+    assert losses([], [heartbeat]) == {1: [(180, 0.02)]}
     lines = [(1, "updates: 180"), (1, "loss 0.02"), (1, "updates: 195")]
     own = '{"step": "updates: ([0-9]+)", "loss": "loss ([0-9.]+)"}'
     assert losses([], [], lines, own) == {1: [(180, 0.02)]}
@@ -78,8 +78,8 @@ def test_own_patterns_count_in_the_report_too():
 @pytest.mark.parametrize("loss", [nan, inf, -inf, 1e308, -1e308, 1e31, None])
 def test_a_loss_that_cannot_be_drawn_is_skipped(loss):
     """From whoever it comes."""
-    beat = Heartbeat(1, 0, Phase.RUN, 1.0, step=3, loss=loss)
-    assert losses([(0.0, 1, loss, 1), (0.0, 2, 1.0, 1)], [beat]) == {1: [(2, 1.0)]}
+    heartbeat = Heartbeat(1, 0, Phase.RUN, 1.0, step=3, loss=loss)
+    assert losses([(0.0, 1, loss, 1), (0.0, 2, 1.0, 1)], [heartbeat]) == {1: [(2, 1.0)]}
 
 
 @pytest.mark.parametrize(
@@ -118,37 +118,37 @@ def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
     after = Heartbeat(2, 0, Phase.DONE, T + 90, step=100, timings={"first_step": T + 60})
     before = PrintedLines()
     before.add((1, f"step {step} loss 2.0") for step in range(10, 80, 10))
-    beats = with_printed_steps((lost, after), before)
-    assert [beat.step for beat in beats] == [70, 100]
-    found = summarise(beats, (), preemptions=1, wall=90, usd=1.0, on_demand_usd=3.0)
+    heartbeats = with_printed_steps((lost, after), before)
+    assert [heartbeat.step for heartbeat in heartbeats] == [70, 100]
+    found = summarise(heartbeats, (), preemptions=1, wall=90, usd=1.0, on_demand_usd=3.0)
     assert redone_text(found) == ("at least 70: 70 up to the last report of each lost TPU")
     assert found.steps_redone == 70
     spans = [Span(Kind.NODE, f"a-tpu-g{n}", "z", T + 40 * n - 40, T + 40 * n) for n in (1, 2)]
-    lane = timeline(spans, beats, (), T + 90).lanes[0]
+    lane = timeline(spans, heartbeats, (), T + 90).lanes[0]
     assert [(bar.use, bar.until - bar.since) for bar in lane.bars] == [(Use.STARTING, 20), (Use.LOST, 20)]
     assert lane.steps == "steps 0 to 70"
 
 
 def test_a_point_of_the_watcher_counts_as_a_printed_step():
     """The agent was started again, and its newest report has no step yet."""
-    beats = (
+    heartbeats = (
         Heartbeat(1, 0, Phase.SETUP, T),
         Heartbeat(1, 1, Phase.SETUP, T, workers=2),
         Heartbeat(2, 0, Phase.RUN, T),
     )
-    found = with_printed_steps(beats, PrintedLines(), [(T, 30, None, 1), (T + 1, 40, 0.5, 1)])
-    assert [beat.step for beat in found] == [40, None, None]
+    found = with_printed_steps(heartbeats, PrintedLines(), [(T, 30, None, 1), (T + 1, 40, 0.5, 1)])
+    assert [heartbeat.step for heartbeat in found] == [40, None, None]
 
 
 def test_the_line_of_a_machine_begins_where_it_trained_on():
     """The watcher saw it 100 steps later; a machine without a first step, or that nobody saw, gets no point."""
     points = [(T + 20, 100, 2.0, 1), (T + 90, 190, 1.5, 2)]
-    beats = [
+    heartbeats = [
         Heartbeat(1, 0, Phase.RUN, T + 20, step=100, timings={"first_step": T + 5}),
         Heartbeat(2, 0, Phase.RUN, T + 90, step=190, resumed_from=80, timings={"first_step": T + 70}),
         Heartbeat(3, 0, Phase.RUN, T + 99, step=200, resumed_from=180, timings={"first_step": T + 95}),
         Heartbeat(2, 1, Phase.RUN, T + 90, step=190, resumed_from=70, timings={"first_step": T + 60}),
     ]
-    found = with_starts(points, beats)
+    found = with_starts(points, heartbeats)
     assert found == [(T + 5, 0, None, 1), points[0], (T + 70, 80, None, 2), points[1]]
     assert with_starts(points, [Heartbeat(1, 0, Phase.BOOT, T)]) == points

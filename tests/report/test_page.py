@@ -20,7 +20,7 @@ from orchestrator.report.page import NEWEST, LiveFacts, page, style_hash, usd_sh
 from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.kit.records import changed
-from tests.report.report_kit import ZONE, T, beat, facts
+from tests.report.report_kit import ZONE, T, facts, heartbeat
 
 HOSTILE = [
     "<script>alert(1)</script>", "</title><img src=x onerror=alert(1)>", '"><svg onload=alert(1)>',
@@ -141,11 +141,11 @@ G1 = Span(Kind.NODE, "mine-tpu-g1", ZONE, T, T + 1100)
 @pytest.mark.parametrize(
     ("span", "report", "followed", "bars"),
     [
-        (G1, beat(1, T, 10, phase=Phase.DONE), False,
+        (G1, heartbeat(1, T, 10, phase=Phase.DONE), False,
          [("starting", 0, 60), ("training", 60, 1000), ("idle", 1000, 1100)]),
-        (G1, beat(1, T, 10), True, [("starting", 0, 60), ("training", 60, 900), ("lost", 900, 1100)]),
-        (G1, beat(1, T, 10, committed_at=None), True, [("starting", 0, 60), ("lost", 60, 1100)]),
-        (replace(G1, until=None), beat(1, T, 10), False, [("starting", 0, 60), ("training", 60, 2000)]),
+        (G1, heartbeat(1, T, 10), True, [("starting", 0, 60), ("training", 60, 900), ("lost", 900, 1100)]),
+        (G1, heartbeat(1, T, 10, committed_at=None), True, [("starting", 0, 60), ("lost", 60, 1100)]),
+        (replace(G1, until=None), heartbeat(1, T, 10), False, [("starting", 0, 60), ("training", 60, 2000)]),
         (replace(G1, until=None), None, False, [("starting", 0, 2000)]),
         (G1, None, False, [("not known", 0, 1100)]),
         (G1, Heartbeat(1, 0, Phase.BOOT, T + 50, timings={"boot": T + 45}), False, [("starting", 0, 1100)]),
@@ -183,7 +183,7 @@ def test_a_tpu_that_up_started_again_recovers_from_nothing_on_its_lane_as_in_the
 
 def test_a_lane_names_the_steps_of_all_attempts():
     """After a push it has trained from the first attempt's step on."""
-    known = beat(1, T, 1230, 1095, attempt=2, trained=(Training(1, T + 20, T + 50, 0, 1095),))
+    known = heartbeat(1, T, 1230, 1095, attempt=2, trained=(Training(1, T + 20, T + 50, 0, 1095),))
     drawn = timeline((G1,), [known], (), T + 2000)
     assert drawn.lanes[0].steps == "steps 0 to 1,230"
 

@@ -18,8 +18,10 @@ from orchestrator.report.results_table import MAX_COLUMNS, numbers, results_tabl
 def a_table(parameters=({"lr": "0.1"}, {"lr": "0.2"}), files=None):
     """Return the table of a job whose first task is done."""
     submission = Submission("sweep", tuple(parameters), JobSpec("x"), "b", "s", 1.0)
-    beat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
-    job = JobHistory(submission, {0: (TaskStart(0, 1, "n", 1.0, beat),)}, {0: TaskEnd(TaskState.DONE, 5.0)})
+    heartbeat = Heartbeat(1, 0, Phase.DONE, 5.0, step=9, loss=0.25)
+    job = JobHistory(
+        submission, {0: (TaskStart(0, 1, "n", 1.0, heartbeat),)}, {0: TaskEnd(TaskState.DONE, 5.0)}
+    )
     costs = FleetCost({}, {("sweep", 0): Amount(60, 0.5)}, {})
     return results_table(job, costs, frozenset(), files or {})
 

@@ -17,14 +17,14 @@ WHY_MORE = "up to the last report of each lost TPU"
 TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
 
 
-def beat(incarnation, step, resumed_from=None, **more):
+def heartbeat(incarnation, step, resumed_from=None, **more):
     """Return the last report of one incarnation."""
     return Heartbeat(
         incarnation, 0, Phase.RUN, more.pop("updated", T), step=step, resumed_from=resumed_from, **more
     )
 
 
-def summary(beats, events=(), **more):
+def summary(heartbeats, events=(), **more):
     """Return the summary of reports and events."""
     known = {
         "preemptions": 1,
@@ -32,7 +32,7 @@ def summary(beats, events=(), **more):
         "usd": 1.0,
         "on_demand_usd": 3.0,
     }
-    return summarise(beats, events, **{**known, **more})
+    return summarise(heartbeats, events, **{**known, **more})
 
 
 def test_a_run_without_reports_has_no_figures():
@@ -43,9 +43,9 @@ def test_a_run_without_reports_has_no_figures():
 
 def test_steps_redone_are_those_between_checkpoint_and_preemption():
     """Step 57 was reached, 50 was saved: seven are trained twice."""
-    assert summary([beat(1, 57), beat(2, 100, 50)]).steps_redone == 7
-    assert summary([beat(1, 57), beat(2, 100, 57)]).steps_redone == 0
-    assert summary([beat(1, None), beat(2, 100)]).steps_redone == 0
+    assert summary([heartbeat(1, 57), heartbeat(2, 100, 50)]).steps_redone == 7
+    assert summary([heartbeat(1, 57), heartbeat(2, 100, 57)]).steps_redone == 0
+    assert summary([heartbeat(1, None), heartbeat(2, 100)]).steps_redone == 0
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,13 @@ def test_steps_redone_are_those_between_checkpoint_and_preemption():
 def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, counts):
     """At most until its preemption was observed, here 3 s; one that reported its end, or its last save, has not."""
     observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
-    lost = replace(beat(1, 57), **before)
-    found = summary([lost, beat(2, 100, resumed)], observed)
+    lost = replace(heartbeat(1, 57), **before)
+    found = summary([lost, heartbeat(2, 100, resumed)], observed)
     assert (found.steps_redone, found.steps_redone_is_least, found.upper_steps_redone) == counts
 
 
 @pytest.mark.parametrize(
-    ("known", "heartbeat", "most"),
+    ("known", "interval", "most"),
     [
         ({}, math.inf, 5 * 30),
         ({}, 10, 5 * (10 + 2)),  # it would have reported again
@@ -89,34 +89,34 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
         ),  # the others may lag
     ],
 )
-def test_a_report_or_a_commit_that_is_missing_bounds_what_it_trained(known, heartbeat, most):
+def test_a_heartbeat_or_a_commit_that_is_missing_bounds_what_it_trained(known, interval, most):
     """Its preemption was seen after 30 s; a machine that had lived on would have reported, and committed a save."""
     observed = [Event(T + 30, "preempted", "", {"incarnation": 1})]
-    lost = beat(1, 57, rate=5.0, **known)
-    found = summary([lost, beat(2, 100, 50)], observed, heartbeat=heartbeat)
+    lost = heartbeat(1, 57, rate=5.0, **known)
+    found = summary([lost, heartbeat(2, 100, 50)], observed, heartbeat=interval)
     assert found.upper_steps_redone == 7 + most
 
 
 def test_without_a_time_of_the_preemption_the_next_request_bounds_it():
     """The TPU vanished unseen; without that event nothing is known."""
-    beats = [beat(1, 57, rate=5.0), beat(2, 100, 50)]
+    heartbeats = [heartbeat(1, 57, rate=5.0), heartbeat(2, 100, 50)]
     asked = [Event(T + 4, "node-create", "", {"incarnation": 2})]
-    assert summary(beats, asked).upper_steps_redone == 7 + 20
-    assert summary(beats).upper_steps_redone is None
+    assert summary(heartbeats, asked).upper_steps_redone == 7 + 20
+    assert summary(heartbeats).upper_steps_redone is None
 
 
 def test_a_machine_that_never_trained_has_no_steps_to_lose():
     """Killed while it restored, it neither trained a step nor hides that the one before it did."""
-    assert summary([beat(1, 57), beat(2, None), beat(3, 100, 50)]).steps_redone == 7
+    assert summary([heartbeat(1, 57), heartbeat(2, None), heartbeat(3, 100, 50)]).steps_redone == 7
 
 
 def test_a_machine_on_which_the_job_could_not_start_hides_nothing():
     """A package was missing on the first one: what the next ones have counted is still known."""
     failed = Heartbeat(1, 0, Phase.FAILED, T, timings={"spawned": T})
-    found = summary([failed, beat(2, 57), beat(3, 100, 50)])
+    found = summary([failed, heartbeat(2, 57), heartbeat(3, 100, 50)])
     assert (found.steps_redone, found.goodput is None) == (7, False)
     trained = Heartbeat(1, 0, Phase.RUN, T, timings={"spawned": T})
-    found = summary([trained, beat(2, 57), beat(3, 100, 50)])
+    found = summary([trained, heartbeat(2, 57), heartbeat(3, 100, 50)])
     assert (found.steps_redone, found.goodput) == (None, None)
 
 
@@ -126,7 +126,7 @@ def test_a_recovery_is_shown_by_its_parts():
         Event(T + 3, "preempted", "", {"incarnation": 1}),
         Event(T + 4, "node-create", "", {"incarnation": 2}),
     ]
-    (way,) = summary([beat(1, 57), beat(2, 100, 50, timings=TIMES)], events).recoveries
+    (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=TIMES)], events).recoveries
     assert way.parts_s["detect"] == 3
     assert way.parts_s["decide"] == 1
     assert way.parts_s["create"] == 26
@@ -137,13 +137,13 @@ def test_a_recovery_is_shown_by_its_parts():
 
 def test_a_recovery_with_a_missing_mark_is_skipped():
     """Half a measurement is none."""
-    assert summary([beat(1, 57), beat(2, 100, 50, timings={"boot": T})]).recoveries == ()
+    assert summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings={"boot": T})]).recoveries == ()
 
 
 def test_goodput_is_a_share():
     """Between nothing and one, also when clocks disagree."""
-    assert summary([beat(1, 57)], wall=1, trained=1000.0).goodput == 1.0
-    assert summary([beat(1, 57)], wall=60, trained=15.0).goodput == 0.25
+    assert summary([heartbeat(1, 57)], wall=1, trained=1000.0).goodput == 1.0
+    assert summary([heartbeat(1, 57)], wall=60, trained=15.0).goodput == 0.25
     assert summary([], wall=0).goodput is None
 
 
@@ -157,7 +157,7 @@ def test_setup_has_a_part_of_its_own():
         "first_step": T + 140,
     }
     events = [Event(T, "node-create", "", {"incarnation": 2})]
-    (way,) = summary([beat(1, 57), beat(2, 100, 50, timings=times)], events).recoveries
+    (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=times)], events).recoveries
     assert [way.parts_s[part] for part in ("fetch", "setup", "restore", "compile")] == [2.5, 77.5, 1, 29]
     assert way.total_s == pytest.approx(140)
 
@@ -174,8 +174,8 @@ def test_what_comes_back_has_a_part_of_its_own():
     }
     times = {**TIMES, **{name: T + at for name, at in marks.items()}}
     events = [Event(T, "node-create", "", {"incarnation": 2})]
-    warm = beat(2, 100, 50, timings=times, xla_programs_restored=7, xla_programs_compiled=1)
-    (way,) = summary([beat(1, 57), warm], events).recoveries
+    warm = heartbeat(2, 100, 50, timings=times, xla_programs_restored=7, xla_programs_compiled=1)
+    (way,) = summary([heartbeat(1, 57), warm], events).recoveries
     assert [way.parts_s[part] for part in ("fetch", "unpack", "setup", "restore", "compile")] == [
         2,
         4.5,
@@ -192,14 +192,16 @@ UNREPORTED = {"boot": T, "fetched": T + 1, "spawned": T + 2}
 @pytest.mark.parametrize(
     "first",
     [
-        beat(1, None, timings=UNREPORTED),
-        beat(1, 50, timings={**UNREPORTED, "first_step": T + 9}, progress_at=T + 9, progress_from="commits"),
+        heartbeat(1, None, timings=UNREPORTED),
+        heartbeat(
+            1, 50, timings={**UNREPORTED, "first_step": T + 9}, progress_at=T + 9, progress_from="commits"
+        ),
     ],
     ids=["no step", "saves only"],
 )
 def test_what_was_not_counted_is_not_known(first):
     """Nothing lost and nothing gained are figures too; a job that reports no steps has neither."""
-    found = summary([first, beat(2, 100, 50, progress_from="lines", timings=UNREPORTED)])
+    found = summary([first, heartbeat(2, 100, 50, progress_from="lines", timings=UNREPORTED)])
     assert (found.steps_redone, found.goodput) == (None, None)
     assert summary([first]).steps_redone == 0, "nothing was lost"
     assert summary([first]).goodput is None
@@ -207,8 +209,8 @@ def test_what_was_not_counted_is_not_known(first):
 
 def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     """Its second lifetime begins at step 0: nothing was redone, no recovery is listed, the first counts whole."""
-    done = beat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
-    again = beat(
+    done = heartbeat(1, step=100, timings={"first_step": T - 90}, progress_at=T)
+    again = heartbeat(
         2, step=50, timings={"first_step": T + 10, "boot": T, "fetched": T, "spawned": T}, progress_at=T + 40
     )
     events = [Event(T, "node-create", "", {"incarnation": 2})]
@@ -221,15 +223,19 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
 
 def test_steps_that_are_made_again_after_down_and_up_are_redone_steps():
     """A lost machine had trained up to 88, and the next one resumes from 20: no recovery, and no new job either."""
-    found = summary([beat(1, 88), beat(2, 600, 20)], begun={1, 2})
+    found = summary([heartbeat(1, 88), heartbeat(2, 600, 20)], begun={1, 2})
     assert (found.steps_redone, found.steps_redone_is_least, found.recoveries) == (68, True, ())
 
 
 def test_what_saves_have_stopped_is_added_up_over_the_machines():
     """Of one that could not measure it nothing is added; where none could, nothing is known."""
-    beats = [beat(1, 57, save_pauses=12.0), beat(2, 100, 50), beat(3, 160, 100, save_pauses=6.5)]
-    assert summary(beats, []).save_pauses_s == 18.5
-    assert summary([beat(1, 57), beat(2, 100, 50)], []).save_pauses_s is None
+    heartbeats = [
+        heartbeat(1, 57, save_pauses=12.0),
+        heartbeat(2, 100, 50),
+        heartbeat(3, 160, 100, save_pauses=6.5),
+    ]
+    assert summary(heartbeats, []).save_pauses_s == 18.5
+    assert summary([heartbeat(1, 57), heartbeat(2, 100, 50)], []).save_pauses_s is None
 
 
 @pytest.mark.parametrize(
@@ -257,8 +263,8 @@ def test_steps_that_were_not_counted_are_not_called_none():
 def test_new_code_that_has_made_no_step_yet_hides_no_figure():
     """Until then the steps are those of the attempt before, on the same TPU."""
     trained = (Training(1, T - 90, T - 10, 0, 57),)
-    now = beat(1, None, 57, attempt=2, trained=trained, timings={"first_step": T - 90, "spawned": T - 5})
+    now = heartbeat(1, None, 57, attempt=2, trained=trained, timings={"first_step": T - 90, "spawned": T - 5})
     found = summary([now], trained=80.0)
     assert (found.steps, found.goodput) == (57, 0.4)
-    later = replace(beat(2, 100, 90), attempt=2, trained=(Training(1, T + 9, T + 20, 50, 90),))
-    assert summary([beat(1, 57), later]).steps_redone == 7
+    later = replace(heartbeat(2, 100, 90), attempt=2, trained=(Training(1, T + 9, T + 20, 50, 90),))
+    assert summary([heartbeat(1, 57), later]).steps_redone == 7

@@ -81,9 +81,9 @@ def test_the_first_act_of_a_boot_is_a_report(machine, cloud):
     machine.cron.write_text("a file where a folder should be")
     assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 1
     until(lambda: REPORT in cloud.written, "the first report", 90)
-    beat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
-    assert (beat.phase, beat.script, beat.bundle) == (Phase.BOOT, True, "")
-    assert (beat.incarnation, beat.worker, beat.workers) == (3, 2, 3)
+    heartbeat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
+    assert (heartbeat.phase, heartbeat.script, heartbeat.bundle) == (Phase.BOOT, True, "")
+    assert (heartbeat.incarnation, heartbeat.worker, heartbeat.workers) == (3, 2, 3)
 
 
 @pytest.mark.parametrize("status", [403, 404, 503])

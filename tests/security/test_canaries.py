@@ -174,10 +174,10 @@ def use_all(lab, stored: dict[str, str], values: dict[str, str]) -> None:
     lab.tpuctl("local", "start", "--notice", "30")
     watch = lab.start("up")
     lab.wait_for(
-        "a word on the missing secrets", lambda: [b for b in lab.beats() if "TPU-250" in b["message"]]
+        "a word on the missing secrets", lambda: [b for b in lab.heartbeats() if "TPU-250" in b["message"]]
     )
-    assert "tpuctl secret set CANARY_0" in lab.beats()[0]["message"]
-    assert lab.beats()[0]["failures"] == 0
+    assert "tpuctl secret set CANARY_0" in lab.heartbeats()[0]["message"]
+    assert lab.heartbeats()[0]["failures"] == 0
     store(lab, stored)
     lab.end(watch)
     watch = lab.start("watch")

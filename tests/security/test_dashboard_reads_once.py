@@ -34,15 +34,15 @@ class Shelf:
 
 def test_log_and_reports_leave_the_bucket_once():
     """A log without a step is read for the curve; a machine may make it as long as it likes."""
-    beat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
+    heartbeat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
-    shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": beat})
+    shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": heartbeat})
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
 
     def read():
-        beats = memory.heartbeats.read(None).value
+        heartbeats = memory.heartbeats.read(None).value
         memory.tail.read()
-        return report._losses(session, beats, memory, ())
+        return report._losses(session, heartbeats, memory, ())
 
     first, all_of_it = read(), shelf.bytes_read
     assert first == {1: [(1, 0.5)]}
@@ -59,14 +59,14 @@ def test_log_and_reports_leave_the_bucket_once():
 @pytest.mark.parametrize(("phase", "step"), [("restore", 70), ("run", None)], ids=["lost", "newest"])
 def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step):
     """Its job trained before the next report; the log of the newest machine is not needed for the figures."""
-    beat = {"incarnation": 1, "worker": 0, "workers": 1, "phase": phase}
-    held = {".tpuctl/heartbeat/1/0": beat, "logs/g1/w0/000001.log": None}
+    heartbeat = {"incarnation": 1, "worker": 0, "workers": 1, "phase": phase}
+    held = {".tpuctl/heartbeat/1/0": heartbeat, "logs/g1/w0/000001.log": None}
     if step is not None:
-        held[".tpuctl/heartbeat/2/0"] = {**beat, "incarnation": 2, "phase": "run", "step": 100}
+        held[".tpuctl/heartbeat/2/0"] = {**heartbeat, "incarnation": 2, "phase": "run", "step": 100}
     shelf = Shelf(
         **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
     )
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
-    beats = memory.heartbeats.read(None).value
-    found = report._with_printed_steps(session, beats, memory, ())
+    heartbeats = memory.heartbeats.read(None).value
+    found = report._with_printed_steps(session, heartbeats, memory, ())
     assert found[0].step == step

@@ -13,7 +13,7 @@ from orchestrator.engine.records.rebuild_record import MAX_NUMBERS_AHEAD, rebuil
 from orchestrator.engine.records.record_format import decode, encode
 from tests.engine.engine_lab import EngineLab, a_spec
 from tests.kit.records import record_of
-from tests.planning.worlds import NOW, beat, node
+from tests.planning.worlds import NOW, heartbeat, node
 
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-30, 1e-12, -1e-12, -1.0, 1e300, 0])
@@ -58,7 +58,9 @@ def test_a_record_with_unreadable_progress_is_written_without_it():
 def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
     """A clock that is wrong, or lies, would make the deadline pay for on demand."""
     begun = {"first_step": NOW - 500}
-    ahead = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun)
+    ahead = heartbeat(
+        phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun
+    )
     learned = with_heartbeats(Progress(), (ahead,), node(created_at=NOW - 600))
     assert (learned.committed_at, learned.commit_interval) == (NOW, 500)
     before = replace(ahead, timings={"first_step": 1.0})
@@ -71,7 +73,7 @@ def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
 def test_the_time_between_two_tpus_is_no_time_between_two_saves():
     """Days without a TPU would count as the work that each preemption costs; nor where it is not listed."""
     known = Progress(step=5, committed_at=NOW - 300_000, commit_interval=30.0)
-    first = beat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
+    first = heartbeat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
     for observed in (node(created_at=NOW - 600), None):
         learned = with_heartbeats(known, (first,), observed)
         assert (learned.step, learned.committed_at, learned.commit_interval) == (9, NOW - 10, 30.0)
@@ -79,11 +81,11 @@ def test_the_time_between_two_tpus_is_no_time_between_two_saves():
 
 def test_steps_that_a_machine_has_made_up_end_with_it():
     """The deadline held all the work to be done, for good, and never paid for what was left."""
-    lied = with_heartbeats(Progress(), (beat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
+    lied = with_heartbeats(Progress(), (heartbeat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
     assert lied.step == 2**52
-    boots = beat(2, phase=Phase.SETUP, step=None)
+    boots = heartbeat(2, phase=Phase.SETUP, step=None)
     assert with_heartbeats(lied, (boots,), node(2)).step == 2**52, "not known before the job runs"
-    runs = (beat(phase=Phase.RUN, resumed_from=40), beat(1, phase=Phase.RUN, resumed_from=40))
+    runs = (heartbeat(phase=Phase.RUN, resumed_from=40), heartbeat(1, phase=Phase.RUN, resumed_from=40))
     again = with_heartbeats(lied, runs, node(2))
     assert again.step == 40
     saved = tuple(replace(one, committed_step=60, committed_at=NOW) for one in runs)
@@ -92,7 +94,7 @@ def test_steps_that_a_machine_has_made_up_end_with_it():
 
 def test_a_time_too_far_away_for_a_date_is_no_forecast():
     """It could not even be printed as a date."""
-    slow = beat(phase=Phase.RUN, step=1, reported_target_steps=2**50, rate=1e-7, updated=NOW)
+    slow = heartbeat(phase=Phase.RUN, step=1, reported_target_steps=2**50, rate=1e-7, updated=NOW)
     assert seconds_remaining((slow,), None) is None
 
 

@@ -79,15 +79,17 @@ def forgeries():
                     yield {**WHOLE, name: value, other: also}
 
 
-def fits(beat):
+def fits(heartbeat):
     """Return whether a report holds only what the rest of tpuctl may reckon with."""
-    numbers = [getattr(beat, f.name) for f in fields(beat)]
-    plain = [n for n in numbers if isinstance(n, int | float)] + list(beat.timings.values())
-    texts = [getattr(beat, f.name) for f in fields(beat) if isinstance(getattr(beat, f.name), str)]
+    numbers = [getattr(heartbeat, f.name) for f in fields(heartbeat)]
+    plain = [n for n in numbers if isinstance(n, int | float)] + list(heartbeat.timings.values())
+    texts = [
+        getattr(heartbeat, f.name) for f in fields(heartbeat) if isinstance(getattr(heartbeat, f.name), str)
+    ]
     return (
         all(math.isfinite(n) and abs(n) <= 1e30 for n in plain)
         and all(len(t) <= 4200 and t == clean(t) for t in texts)
-        and 0 <= beat.worker < beat.workers <= 4096
+        and 0 <= heartbeat.worker < heartbeat.workers <= 4096
     )
 
 
@@ -101,18 +103,18 @@ def test_every_field_times_every_type(lab):
     for body in forgeries():
         tried += 1
         try:
-            beat = parse_heartbeat(stored(body))
+            heartbeat = parse_heartbeat(stored(body))
         except ValueError:
             continue
         read += 1
-        assert fits(beat), body
+        assert fits(heartbeat), body
         if read % 5:
             continue
-        observed = replace(world, heartbeats=Present((beat,)))
+        observed = replace(world, heartbeats=Present((heartbeat,)))
         learned = update_record(record, observed)
         plan = decide(spec, observed, learned, 0.0)
         explain(DeploymentFacts(spec, observed, learned, plan))
-        cost_breakdown(spec, catalog, learned, [beat], world.observed_at)
+        cost_breakdown(spec, catalog, learned, [heartbeat], world.observed_at)
         # A machine may say that its job is done or has failed, or ask to be looked after: nothing else.
         made = [c for c in plan.changes if c.verb is Verb.CREATE and c.kind is not Kind.JOB]
         assert not made, body
@@ -163,9 +165,9 @@ def test_one_bad_report_is_unknown_for_its_worker_only(lab, forged):
     controller.one_pass()
     before = lab.mutations()
     lab.put(".tpuctl/heartbeat/1/2", json.dumps({**WHOLE, "worker": 2, "workers": 4, **forged}).encode())
-    beats = controller.one_pass().world.heartbeats.value
-    assert [b.worker for b in beats if b.phase is Phase.UNKNOWN] == [2]
-    assert [b.worker for b in beats if b.phase is Phase.RUN] == [0, 1, 3]
+    heartbeats = controller.one_pass().world.heartbeats.value
+    assert [b.worker for b in heartbeats if b.phase is Phase.UNKNOWN] == [2]
+    assert [b.worker for b in heartbeats if b.phase is Phase.RUN] == [0, 1, 3]
     assert lab.mutations() == before
 
 
@@ -282,8 +284,8 @@ def test_a_large_report_is_not_even_read(lab):
     controller.one_pass()
     lab.put(".tpuctl/heartbeat/1/3", b"x" * (65 << 10))
     before = lab.cloud.calls["storage.objects.get"]
-    beats = controller.one_pass().world.heartbeats.value
-    assert "66560 bytes" in beats[3].message
+    heartbeats = controller.one_pass().world.heartbeats.value
+    assert "66560 bytes" in heartbeats[3].message
     assert lab.cloud.calls["storage.objects.get"] == before
 
 
@@ -303,11 +305,11 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     store = controller.cloud.store
     for worker in range(100):
         lab.put(f".tpuctl/heartbeat/7/{worker}", b"x" * (60 << 10))
-    beats = Heartbeats(store).read(7)
-    assert isinstance(beats, Unknown)
+    heartbeats = Heartbeats(store).read(7)
+    assert isinstance(heartbeats, Unknown)
     assert sum(taken) <= 4 << 20
     lab.put(".tpuctl/heartbeat/7/0", stored({**WHOLE, "incarnation": 7}, ".tpuctl/heartbeat/7/0").data)
-    phases = [beat.phase for beat in Heartbeats(store).read(7).value]
+    phases = [heartbeat.phase for heartbeat in Heartbeats(store).read(7).value]
     assert (phases[0], len(phases), set(phases[1:])) == (Phase.RUN, 100, {Phase.UNKNOWN})
     taken.clear()
     lab.put(".tpuctl/wake/7", b"x" * (3 << 20))

@@ -153,7 +153,7 @@ GOOGLE_FAILURES = {
         (f"{CLOUD}organisations.py::test_a_policy_is_named_with_the_setting_that_avoids_it_and_the_setting_does",)),
     "U9 host keys where guest attributes are closed": Switch(
         ((routes, "worker_keys", _only_attributes),),
-        (f"{REACH}test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_report",)),
+        (f"{REACH}test_where_guest_attributes_are_closed_the_keys_come_from_the_workers_own_heartbeat",)),
     "U10 who pays for the calls of a user": Switch(
         ((clients.Clients, "_acting", lambda self, login: login),),
         (f"{CLOUD}clients.py::test_calls_of_a_user_are_charged_to_our_project_unless_the_login_says_otherwise",)),

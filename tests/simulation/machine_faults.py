@@ -104,7 +104,7 @@ class MachineFaults:
         if gangs:
             gang = self.random.choice(gangs)
             self._say("partition", gang.node)
-            gang.beat()
+            gang.heartbeat()
             gang.silent = True
             self.simulation.scheduler.after(
                 self.random.uniform(60, 1500), lambda: setattr(gang, "silent", False)

@@ -57,7 +57,7 @@ class Gang:
     def boot(self):
         """Begin as startup does: report, with the code in the bucket start, or wait until it is pushed."""
         self.booted = True
-        self.beat()
+        self.heartbeat()
         if self.bucket.names(object_names.BUNDLES):
             self.start()
 
@@ -245,7 +245,7 @@ class Gang:
     def _end(self, phase, message=""):
         self._report(phase)
         self.message = message or self.message
-        self.beat()
+        self.heartbeat()
         if phase in {"done", "uncommitted", "failed"} or message == "notice":
             self._ring()
         self.over = True
@@ -253,7 +253,7 @@ class Gang:
     def _report_the_end(self):
         """Report as an agent that is started again: it finds that nothing is left to do."""
         self.over = False
-        self.beat()
+        self.heartbeat()
         self.over = True
 
     def _report(self, phase):
@@ -263,7 +263,7 @@ class Gang:
 
     def lose(self, worker):
         """Let one machine die."""
-        self.beat()
+        self.heartbeat()
         self.base, self.since = self.step(), self.machines.now()
         self.alive.discard(worker)
 
@@ -275,7 +275,7 @@ class Gang:
         self._turn += 1
         self.has_notice = True
         self._report("stopping")
-        self.beat()
+        self.heartbeat()
         self._ring()
         # Some seconds that differ from one TPU to the next, up to the last ones of a notice.
         self._after(1 + 11 * self.incarnation % 29, lambda: self._leave(saves))
@@ -299,7 +299,7 @@ class Gang:
         self._turn += 1
         self.job = SimpleNamespace(**{**vars(self.job), "target": None})
 
-    def beat(self):
+    def heartbeat(self):
         """Write the last report of each worker that is alive and reaches the bucket; first that of a boot."""
         begun = self.booted and not self._turn
         if self.over or self.silent or not (self._turn or begun):
@@ -371,7 +371,7 @@ class Machines(NoMachines):
         """Let all machines that write to *bucket* report."""
         for gang in self.gangs.values():
             if gang.bucket.name == bucket:
-                gang.beat()
+                gang.heartbeat()
 
 
 class Ssh:

@@ -37,21 +37,21 @@ def _errors_are_absence(look):
 
 
 def _any_end(found):
-    beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
-    return any(b.phase in {Phase.DONE, Phase.STOPPED} for b in beats)
+    heartbeats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
+    return any(b.phase in {Phase.DONE, Phase.STOPPED} for b in heartbeats)
 
 
 def _any_done(found):
-    beats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
-    return bool(beats) and all(b.phase is Phase.DONE for b in beats)
+    heartbeats = found.heartbeats.value if isinstance(found.heartbeats, Present) else ()
+    return bool(heartbeats) and all(b.phase is Phase.DONE for b in heartbeats)
 
 
-def _says_saved(beat):
+def _says_saved(heartbeat):
     """Let a gang claim a checkpoint that it never made."""
 
     def wrong(self):
         self.committed = self.committed or 1
-        beat(self)
+        heartbeat(self)
 
     return wrong
 
@@ -249,5 +249,5 @@ MECHANISMS = {
         ("tests/agent/test_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
     "I8 uncommitted is not done": Switch(
         ((machines.Gang, "_bring", lambda gang, _: gang._end("done")),
-         (machines.Gang, "beat", _says_saved(machines.Gang.beat))), invariant="I8", seed=84),
+         (machines.Gang, "heartbeat", _says_saved(machines.Gang.heartbeat))), invariant="I8", seed=84),
 }  # fmt: skip

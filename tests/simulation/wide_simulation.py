@@ -51,10 +51,10 @@ class WideMachines(Machines):
             gang = next(reversed(self.gangs.values()))
             self.of[gang.deployment].append(gang)
 
-    def beat(self, deployment):
+    def heartbeat(self, deployment):
         """Let the machines of one deployment report."""
         for gang in self.of[deployment][-4:]:
-            gang.beat()
+            gang.heartbeat()
 
 
 @dataclass
@@ -103,7 +103,7 @@ class WideSimulation:
         self.network.calling = lambda loop, method, request: loop.calling(
             method, self._place(method, request)
         )
-        self.network.heartbeat_lists = lambda bucket: self.machines.beat(self.acting.name)
+        self.network.heartbeat_lists = lambda bucket: self.machines.heartbeat(self.acting.name)
         self.machines.cloud, self.machines.storage = self.cloud, self.storage
         self.specs = {d.name: make_spec(project=PROJECT, **d.spec) for d in case.deployments}
         self.machines.buckets.update({n: (names.bucket_name(s, PROJECT), "") for n, s in self.specs.items()})

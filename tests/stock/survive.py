@@ -18,7 +18,7 @@ NOTICE_SECONDS = 120
 class SurvivedRun:
     """What was observed: the last heartbeats of the three machines, the job's line of `status`, and all objects."""
 
-    beats: tuple[dict[str, Any], ...]
+    heartbeats: tuple[dict[str, Any], ...]
     worker: Mapping[str, Any]
     logs: tuple[str, ...]
     objects: tuple[str, ...]
@@ -47,8 +47,12 @@ def fill_in(lab: ProcessLab, name: str, **job: object) -> None:
 
 def committed(lab: ProcessLab, incarnation: int) -> int:
     """Return the newest step of an incarnation that is in the bucket, 0 for none."""
-    beats = lab.beats(incarnation)
-    return beats[0]["committed_step"] or 0 if beats and beats[0]["incarnation"] == incarnation else 0
+    heartbeats = lab.heartbeats(incarnation)
+    return (
+        heartbeats[0]["committed_step"] or 0
+        if heartbeats and heartbeats[0]["incarnation"] == incarnation
+        else 0
+    )
 
 
 def use_example(lab: ProcessLab, name: str) -> None:
@@ -87,26 +91,28 @@ def survive(
         lab.hurry()
     done = lab.end(watch, seconds=timeout)
     assert "done:" in done.err
-    beats = tuple(lab.beats(number)[0] for number in (1, 2, 3))
+    heartbeats = tuple(lab.heartbeats(number)[0] for number in (1, 2, 3))
     assert [machine for machine in lab.machines() if machine["running"]] == []
 
     # What was in the bucket when the machine was killed is gone on from, and what a notice leaves behind too.
-    assert beats[1]["resumed_from"] >= first
-    assert beats[2]["resumed_from"] == beats[1]["committed_step"]
-    for beat in beats[1:]:
+    assert heartbeats[1]["resumed_from"] >= first
+    assert heartbeats[2]["resumed_from"] == heartbeats[1]["committed_step"]
+    for heartbeat in heartbeats[1:]:
         # A program that does not find what was restored begins at step 0, and comes to the same end.
-        assert beat["began_at"] is None or beat["began_at"] >= beat["resumed_from"], beat
-        assert not beat["committed_counted"], f"each of these programs names the step of its saves: {beats}"
-    assert beats[2]["phase"] == "done"
-    assert beats[2]["committed_step"] >= beats[1]["committed_step"]
+        assert heartbeat["began_at"] is None or heartbeat["began_at"] >= heartbeat["resumed_from"], heartbeat
+        assert not heartbeat["committed_counted"], (
+            f"each of these programs names the step of its saves: {heartbeats}"
+        )
+    assert heartbeats[2]["phase"] == "done"
+    assert heartbeats[2]["committed_step"] >= heartbeats[1]["committed_step"]
     logs = tuple(lab.logs(number) for number in (1, 2, 3))
-    return SurvivedRun(beats, worker, logs, tuple(lab.objects("checkpoints/")))
+    return SurvivedRun(heartbeats, worker, logs, tuple(lab.objects("checkpoints/")))
 
 
 def _saved_more(lab: ProcessLab, incarnation: int) -> bool:
     """Return whether a machine has committed a step of its own, beyond the one that it began with."""
-    beats = lab.beats(incarnation)
-    return bool(beats) and (beats[0]["committed_step"] or 0) > (beats[0]["resumed_from"] or 0)
+    heartbeats = lab.heartbeats(incarnation)
+    return bool(heartbeats) and (heartbeats[0]["committed_step"] or 0) > (heartbeats[0]["resumed_from"] or 0)
 
 
 def _reported(lab: ProcessLab) -> Mapping[str, Any] | None:

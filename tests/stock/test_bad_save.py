@@ -49,7 +49,7 @@ def test_a_save_that_the_program_cannot_read(lab):
         log.count("\nKeyError: 'optimizer'") == ALIKE
     )  # the traceback's own line, not the reasons that quote it
     assert log.count("with 1 states") == 1
-    assert lab.beats()[0]["committed_step"] == LAST
+    assert lab.heartbeats()[0]["committed_step"] == LAST
 
 
 def _words(text):
