@@ -45,7 +45,7 @@ from orchestrator.errors import (
 from orchestrator.planning.deployment_outcome import last_observed
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.fleet.deployments import fleet_of
-from orchestrator.planning.tpu.lifecycle import DELETE_AGAIN, DELETE_SETTLES
+from orchestrator.planning.tpu.node_decision import DELETE_AGAIN, DELETE_SETTLES
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 
 M = TypeVar("M", Node, Vm)

@@ -15,8 +15,8 @@ from orchestrator.domain.wait import Wait
 from orchestrator.planning.deployment_outcome import judge_end, wind_down
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.sidecars import decide_sidecars
-from orchestrator.planning.tpu.lifecycle import decide_node
 from orchestrator.planning.tpu.next_zone import held_back
+from orchestrator.planning.tpu.node_decision import decide_node
 from orchestrator.planning.tpu.race import undecided
 from orchestrator.planning.vm import decide_vm
 

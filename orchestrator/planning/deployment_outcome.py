@@ -13,8 +13,8 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.job import SILENCE, heartbeat_interval
-from orchestrator.planning.tpu.lifecycle import delete_node, deleting
 from orchestrator.planning.tpu.never_reported import all_silent
+from orchestrator.planning.tpu.node_decision import delete_node, deleting
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
 from orchestrator.planning.update_record import update_record

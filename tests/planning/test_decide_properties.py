@@ -26,7 +26,7 @@ from orchestrator.domain.record import Refusal, Span
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide, decide_bucket
 from orchestrator.planning.job import decide_job
-from orchestrator.planning.tpu.lifecycle import decide_node
+from orchestrator.planning.tpu.node_decision import decide_node
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import record_of

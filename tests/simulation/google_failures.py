@@ -34,7 +34,7 @@ from orchestrator.google import (
 )
 from orchestrator.google.refusal import GoogleRefusal
 from orchestrator.planning import deployment_outcome, events
-from orchestrator.planning.tpu import lifecycle, never_reported, next_zone, node_verdict
+from orchestrator.planning.tpu import never_reported, next_zone, node_decision, node_verdict
 from orchestrator.scripts import render
 from tests.simulation.switch import Switch
 
@@ -167,7 +167,7 @@ GOOGLE_FAILURES = {
         ((node_verdict, "is_reporting", lambda *_: False),),
         (f"{BIRTHS}test_a_tpu_that_works_while_the_api_says_creating_is_not_replaced",)),
     "U13 the loop asks again for a deletion that had no effect": Switch(
-        ((lifecycle, "deleting", _asked_is_gone), (deployment_outcome, "deleting", _asked_is_gone)),
+        ((node_decision, "deleting", _asked_is_gone), (deployment_outcome, "deleting", _asked_is_gone)),
         ("tests/engine/test_down.py::test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made",)),
     "U13 down asks again for a deletion that had no effect": Switch(
         ((Deletion, "_delete", _asked_once),),

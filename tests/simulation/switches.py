@@ -19,7 +19,7 @@ from orchestrator.engine.records import journal, record_store
 from orchestrator.errors import TransientError
 from orchestrator.google import answer_hooks, bodies, client_errors, clients, nodes, unknown_on_error
 from orchestrator.planning import decide, deployment_outcome, steady, vm
-from orchestrator.planning.tpu import lifecycle, next_zone, node_verdict
+from orchestrator.planning.tpu import next_zone, node_decision, node_verdict
 from orchestrator.ssh.connect import watchdog
 from tests.kit.records import changed
 from tests.simulation import machines
@@ -145,7 +145,7 @@ MECHANISMS = {
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
         (f"{ENGINE}recovery.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
     "M3 the sweep of older incarnations": Switch(
-        ((lifecycle, "deleting", lambda *_: True),),
+        ((node_decision, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
         ((observe, "zones_to_observe", lambda spec, record: spec.tpu.zones),
@@ -207,7 +207,7 @@ MECHANISMS = {
         ("tests/ssh/test_run.py::test_a_command_that_takes_too_long_is_cut_at_its_deadline",),
         timeout=20.0),
     "M8 a create has a limit": Switch(
-        ((node_verdict, "CREATE_TIMEOUT", NEVER), (lifecycle, "CREATE_TIMEOUT", NEVER)),
+        ((node_verdict, "CREATE_TIMEOUT", NEVER), (node_decision, "CREATE_TIMEOUT", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
     "M9 the TPU's own timer": Switch(
         ((expire, "stays", lambda observed: "never"),),

@@ -28,7 +28,6 @@ from orchestrator.domain.plan import Decision, Kind, LoopRule
 from orchestrator.domain.record import Record, Refusal, current_node
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
-from orchestrator.planning.tpu.lifecycle import decide_node
 from orchestrator.planning.tpu.next_zone import (
     create_gate,
     full_zones,
@@ -38,6 +37,7 @@ from orchestrator.planning.tpu.next_zone import (
     quota_wait,
     remembered,
 )
+from orchestrator.planning.tpu.node_decision import decide_node
 from orchestrator.planning.tpu.node_verdict import judge_node
 from orchestrator.planning.vm import decide_vm
 
