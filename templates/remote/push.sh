@@ -18,7 +18,7 @@ fail() {  # what is still under way is read and dropped: a broken pipe would hid
 clean() { rm -rf "$fresh" "$link"; }
 trap clean EXIT
 
-sweep() {  # what cut pushes left; a live one and the agent's own work are not touched
+delete_leftovers() {  # what cut pushes left; a live one and the agent's own work are not touched
   local old pid
   for old in "$store"/.tmp-*.*; do
     pid=${old##*.}
@@ -50,7 +50,7 @@ receive() {
   mv -T "$fresh" "$tree" 2>/dev/null || [ -d "$tree" ] || fail "cannot rename the bundle to $tree"
 }
 
-sweep
+delete_leftovers
 echo "$digest" > "$wanted" || fail "cannot write to $store"
 if [ -d "$tree" ]; then
   switch

@@ -165,7 +165,7 @@ def test_another_deployment_whose_time_is_over_is_handled_first(spoilt, watched)
     assert published_on("gcp", None, None) is None
 
 
-def test_no_deployment_that_a_sweep_would_end_is_passed_over(watched, capsys):
+def test_no_deployment_that_would_be_ended_is_passed_over(watched, capsys):
     """The short look at the clock agrees with the long one, for each way a record may look."""
     now, other = time.time(), known(name="other")
     ages, ttls = (0.0, 59.0, 61.0, 7 * 86400.0), ("1m", "7d")
@@ -175,5 +175,5 @@ def test_no_deployment_that_a_sweep_would_end_is_passed_over(watched, capsys):
         spans = (Span(Kind.NODE, "n", "europe-west4-b", now - age, until),) if age else ()
         record = record_of(started_at=now - age if age else 0.0, spans=spans, accepted=asked)
         (other.folder / "record.json").write_bytes(encode(record, "other"))
-        swept = [spec.name for spec in _expired(state_folder("gcp"), now, print)]
-        assert _may_be_over(other.folder / "spec.json", now) == ("other" in swept), (age, ttl, until, asked)
+        ended = [spec.name for spec in _expired(state_folder("gcp"), now, print)]
+        assert _may_be_over(other.folder / "spec.json", now) == ("other" in ended), (age, ttl, until, asked)

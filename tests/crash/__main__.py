@@ -58,7 +58,7 @@ def gathered(pool, wanted, chosen):
         (SCENARIOS.index(scenario), kind, kinds[:at].count(kind), chosen.kills, chosen.real)
         for at, kind in enumerate(kinds)
         for scenario in wanted
-        if kind != "alone" or scenario.swept
+        if kind != "alone" or scenario.expires
     ]
     results = {scenario.name: {} for scenario in wanted}
     for request, found in zip(requests, pool.map(one_share, *zip(*requests, strict=True)), strict=True):

@@ -79,7 +79,7 @@ class Scenario:
 
     *nodes* is how many nodes of ours are ever paid for, whatever is killed where. *again* is
     who looks once more at the end, *journal* says that somebody may have to read the journal.
-    *swept* says that any later command of the computer ends it once it has expired: not where the record
+    *expires* says that any later command of the computer ends it once it has expired: not where the record
     cannot be read there, which is said then. In a *relay* a TPU works on while the next one is made. The first of
     the ways is the same command again.
     """
@@ -92,7 +92,7 @@ class Scenario:
     spec: Any = SPEC
     again: Callable = commands.up
     journal: bool = False
-    swept: bool = True
+    expires: bool = True
     race: bool = False
     relay: bool = False
     settings: dict = field(default_factory=dict)
@@ -302,7 +302,7 @@ SCENARIOS = (
         commands.up,
         (UP, DOWN_DATA),
         journal=True,
-        swept=False,
+        expires=False,
     ),
     Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
     Scenario(
@@ -321,7 +321,7 @@ SCENARIOS = (
             NextTry("adopt again", commands.adopt, check_running),
             NextTry("down", machines_gone, check_theirs_or_none),
         ),
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "down, adopted kept",
@@ -331,7 +331,7 @@ SCENARIOS = (
             NextTry("down again", given_back, check_stays),
             NextTry("down, all", machines_gone, check_theirs_or_none),
         ),
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "adopt VM",
@@ -343,7 +343,7 @@ SCENARIOS = (
         ),
         spec=WITH_THEIR_VM,
         again=commands.adopt_vm,
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "down, adopted VM kept",
@@ -354,14 +354,14 @@ SCENARIOS = (
             NextTry("down, all", machines_gone, check_vm_theirs_or_none),
         ),
         spec=WITH_THEIR_VM,
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "adopt bucket",
         their_bucket,
         commands.adopt_bucket,
         (NextTry("adopt again", commands.adopt_bucket, check_running),),
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "down --delete-data, adopted bucket",
@@ -371,7 +371,7 @@ SCENARIOS = (
             NextTry("down again", bucket_back, check_bucket_back),
             NextTry("down, then down again", machines_then_bucket_back, check_bucket_back),
         ),
-        swept=False,
+        expires=False,
     ),
     Scenario(
         "down --delete-data, folder of a bucket",
@@ -379,7 +379,7 @@ SCENARIOS = (
         all_gone,
         (NextTry("down again", all_gone, check_folder_gone),),
         spec=IN_FOLDER,
-        swept=False,
+        expires=False,
     ),
     Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
 )

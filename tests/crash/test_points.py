@@ -40,7 +40,7 @@ def test_a_second_kill_while_the_first_is_put_right(tmp_path, scenario):
     assert found.states >= 2
 
 
-@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.swept], ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", [s for s in SCENARIOS if s.expires], ids=lambda scenario: scenario.name)
 def test_a_deployment_without_its_watcher_ends_for_good(tmp_path, scenario):
     """The VM ends by itself; the next command of another deployment ends the TPU, and brings nothing back."""
     found = Found()

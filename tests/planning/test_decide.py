@@ -128,7 +128,7 @@ def test_a_passing_state_is_waited_out_and_then_replaced(state):
 
 
 def test_nodes_of_older_incarnations_are_deleted():
-    """Whatever was left behind by a killed controller is swept: it is billed and holds quota."""
+    """Whatever was left behind by a killed controller is deleted: it is billed and holds quota."""
     both = world(nodes=Present((node(1), node(2))), heartbeats=Present((heartbeat(incarnation=2),)))
     assert steps(decide(spec(), both, record(incarnation=2))) == [NODE_DELETE_1]
 

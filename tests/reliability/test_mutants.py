@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 TRY = """
 from tests.simulation.switch import Switch
 from tests.simulation.mutants import SWITCHES, try_mutants
-name = "M3 the sweep of older incarnations"
+name = "M3 the deletion of older incarnations"
 SWITCHES["nothing"] = Switch((), SWITCHES[name].tests)
 for name, what, violation, _ in try_mutants([name, "nothing"], jobs=2):
     print(name, what, violation, sep="|")
@@ -39,10 +39,10 @@ def test_every_switch_names_a_run_or_a_test_that_must_notice():
 
 
 def test_a_missing_mechanism_is_noticed_and_only_that():
-    """Without the sweep its test fails; with nothing switched off nothing is noticed."""
+    """Without the deletion its test fails; with nothing switched off nothing is noticed."""
     done = subprocess.run([sys.executable, "-c", TRY], cwd=ROOT, capture_output=True, text=True, check=True)
     said = dict(line.split("|", 1) for line in done.stdout.splitlines())
     assert said == {
-        "M3 the sweep of older incarnations": "test_nodes_of_older_incarnations_are_deleted fails|",
+        "M3 the deletion of older incarnations": "test_nodes_of_older_incarnations_are_deleted fails|",
         "nothing": "|",
     }

@@ -50,7 +50,7 @@ def test_s02_a_kill_between_create_and_record_loses_no_node(cloud, user, when):
 
 def test_s03_of_two_nodes_of_one_job_only_the_newest_writes(cloud, user):
     """
-    The old node comes back to number after its replacement: it saves nothing more, and it is swept away.
+    The old node comes back to number after its replacement: it saves nothing more, and it is deleted.
 
     It had fallen silent and was in repair.
     """

@@ -179,7 +179,7 @@ def test_s15_a_loop_that_stopped_silently_is_reported_and_its_machines_are_swept
     assert cloud.nodes() == {}
 
 
-def test_s15_the_sweep_waits_for_no_watch_that_stands_still(cloud):
+def test_s15_a_deployment_that_has_expired_waits_for_no_watch_that_stands_still(cloud):
     """Its computer is asleep in the middle of a call, past the time to live: what it holds is left to it."""
     user = User(cloud, watch__ttl="2h")
     other = User(cloud, "second folder", beside=user, name="other")
@@ -198,7 +198,7 @@ def test_s15_the_sweep_waits_for_no_watch_that_stands_still(cloud):
     assert "left to its holder: `tpuctl watch` of somebody@home" in status.err
 
 
-def test_s15_the_sweep_of_another_computer_ends_what_a_sleeping_watch_holds(cloud):
+def test_s15_another_computer_ends_what_a_sleeping_watch_holds(cloud):
     """The lease has run out meanwhile: the machines go, and the watch that wakes up adds none."""
     user, elsewhere = User(cloud, watch__ttl="2h"), User(cloud, "elsewhere", watch__ttl="2h")
     other = User(cloud, "second folder", beside=elsewhere, name="other")

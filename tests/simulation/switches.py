@@ -144,7 +144,7 @@ MECHANISMS = {
     "M2 a new name for each incarnation": Switch(
         ((names, "node_name", lambda spec, incarnation: f"{spec.name}-tpu"),),
         (f"{ENGINE}recovery.py::test_a_preempted_node_is_deleted_and_the_next_one_asked_for_in_the_same_pass",)),
-    "M3 the sweep of older incarnations": Switch(
+    "M3 the deletion of older incarnations": Switch(
         ((node_decision, "deleting", lambda *_: True),),
         (f"{PLANNING}decide.py::test_nodes_of_older_incarnations_are_deleted",)),
     "M3 zones of earlier files are looked at": Switch(
@@ -218,7 +218,7 @@ MECHANISMS = {
     "M9 Google's limit of the VM": Switch(
         ((bodies, "_scheduling", _no_limit(bodies._scheduling)),),
         (f"{ENGINE}safety_nets.py::test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
-    "M9 the sweep of expired deployments": Switch(
+    "M9 the end of expired deployments": Switch(
         ((expired, "_expired", lambda folder, now: iter(())),),
         ("tests/cli/test_expired.py::test_the_next_command_ends_an_expired_deployment",)),
     "M10 the last look at a plan": Switch(
