@@ -141,7 +141,7 @@ GOOGLE_FAILURES = {
         ("tests/advice/test_preview.py::test_what_a_new_project_may_not_have_is_said",)),
     "U6 doctor reads the quota of the type": Switch(
         ((google, "_too_small", lambda limits, need: {}),),
-        ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+        ("tests/advice/test_doctor.py::test_a_rule_says_how_it_stands_and_what_to_do",)),
     "U6 init begins with what fits": Switch(
         ((starter, "FIRST_TYPE", "v5litepod-8"),),
         ("tests/config/test_starter.py::test_what_init_and_the_examples_ask_for_fits_a_new_project",)),
@@ -207,7 +207,7 @@ GOOGLE_FAILURES = {
         ("tests/engine/test_down.py::test_down_names_machines_of_our_label_in_zones_outside_file_and_record",)),
     "U23 what the login may not look at is unknown": Switch(
         ((google, "not_observed", lambda observed, **_: stop(observed.message, "")),),
-        ("tests/advice/test_doctor.py::test_a_check_says_how_it_stands_and_what_to_do",)),
+        ("tests/advice/test_doctor.py::test_a_rule_says_how_it_stands_and_what_to_do",)),
     "U24 a named account is not asked for": Switch(
         ((factory, "read_account", lambda clients, _, read=factory.read_account: read(clients)),),
         (f"{CLOUD}factory.py::test_a_named_account_is_taken_without_a_call",)),
