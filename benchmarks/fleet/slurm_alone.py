@@ -42,7 +42,7 @@ done
 TIMEOUT = 300.0
 
 
-class Market:
+class SlurmAlone:
     """Nodes that come and go, and what their tasks have noted."""
 
     def __init__(self, folder: Path, nodes: int) -> None:
@@ -138,7 +138,7 @@ class Market:
 def slurm_alone(nodes: int, trace: Path, faster: float, hours: tuple[float, float]) -> list[Figure]:
     """Replay a market on *nodes* real slurmd of this computer; the queue is never empty."""
     with tempfile.TemporaryDirectory(prefix="b-") as folder:
-        market = Market(Path(folder), nodes)
+        market = SlurmAlone(Path(folder), nodes)
         try:
             market.bring_up()
             span = (hours[1] - hours[0]) * 3600
@@ -154,7 +154,7 @@ def slurm_alone(nodes: int, trace: Path, faster: float, hours: tuple[float, floa
 
 
 def figures(
-    market: Market, steps: dict[str, list[Step]], span: tuple[float, float], about: str
+    market: SlurmAlone, steps: dict[str, list[Step]], span: tuple[float, float], about: str
 ) -> list[Figure]:
     """Return utilisation and goodput between two moments."""
     within = {task: [one for one in mine if span[0] <= one.at <= span[1]] for task, mine in steps.items()}

@@ -11,10 +11,10 @@ import resource
 import time
 from pathlib import Path
 
-from benchmarks.policies import report, scenes
+from benchmarks.policies import comparisons, report
 from benchmarks.policies.due import Contract, due_table, fulfil
 from benchmarks.policies.market import Stress
-from benchmarks.policies.replay import POLICIES, SEEDS, Outcome, Scene, play
+from benchmarks.policies.replay import POLICIES, SEEDS, ComparisonResult, PolicyComparison, play
 from benchmarks.policies.table import in_full, under_stress
 from benchmarks.policies.trace import Trace, read_csv, read_lifetimes
 
@@ -71,7 +71,7 @@ def main() -> None:
             parser.error(str(error))
         return
     began = time.monotonic()
-    run = report.measure(None if words.full else scenes.HOURS, words.jobs)
+    run = report.measure(None if words.full else comparisons.HOURS, words.jobs)
     print(report.text(run))
     print(f"\nWall time: {time.monotonic() - began:.0f} s with {words.jobs} processes")
     if words.write:
@@ -82,26 +82,26 @@ def own_record(words: argparse.Namespace) -> None:
     """Replay a user's record: every policy and, where asked for, jobs with a deadline."""
     trace = read_csv(words.trace, gang=words.gang, on_demand=words.on_demand, fill=words.fill)
     every = [a_contract(text, trace.name, trace) for text in words.deadline]
-    scene = Scene(
+    comparison = PolicyComparison(
         trace.name,
         trace,
-        tuple(words.policy or scenes.ALL),
+        tuple(words.policy or comparisons.ALL),
         words.hours,
         stress=Stress() if words.stress else None,
         seeds=words.seeds,
         lived=read_lifetimes(words.lifetimes) if words.lifetimes else (),
     )
-    (outcome,) = play([scene], words.jobs)
+    (result,) = play([comparison], words.jobs)
     found = [fulfil(contract, words.jobs) for contract in every]
     if words.json:
-        rows = {name: row(outcome, name) for name in outcome.results}
+        rows = {name: row(result, name) for name in result.by_policy}
         due = {
             c.title: [{n: vars(d) for n, d in one.items()} for one in f]
             for c, f in zip(every, found, strict=True)
         }
-        print(json.dumps({"trace": trace.name, "omniscient": outcome.bound, "policies": rows, "due": due}))
+        print(json.dumps({"trace": trace.name, "omniscient": result.bound, "policies": rows, "due": due}))
         return
-    print((under_stress if words.stress else in_full)(outcome))
+    print((under_stress if words.stress else in_full)(result))
     if found:
         print(f"\n{due_table(every, found)}")
 
@@ -119,15 +119,15 @@ def a_contract(text: str, name: str, trace: Trace) -> Contract:
     return contract
 
 
-def row(outcome: Outcome, name: str) -> dict[str, object]:
+def row(result: ComparisonResult, name: str) -> dict[str, object]:
     """Return one policy's figures for --json."""
-    r = outcome.results[name]
+    r = result.by_policy[name]
     delays = {f"delay_p{share:.0%}".rstrip("%"): r.delay(share) for share in (0.5, 0.9, 0.99)}
     known = {key: value for key, value in delays.items() if r.recoveries}
     return {
-        "kept": outcome.useful(name),
-        "kept_of_omniscient": outcome.reached(name),
-        "parts": outcome.between(name),
+        "kept": result.useful(name),
+        "kept_of_omniscient": result.reached(name),
+        "parts": result.between(name),
         "usd_per_kept_hour": r.usd_hour if r.useful else None,
         "creates": r.creates,
         "machines_used": r.used,

@@ -13,7 +13,7 @@ from orchestrator.planning.tpu import deadline
 from orchestrator.planning.tpu.deadline import Mode, ModeChoice, Situation
 
 
-class Policy(Enum):
+class DeadlinePolicy(Enum):
     """Name the ways to choose; THRIFTY is ours."""
 
     GREEDY = "greedy"
@@ -21,20 +21,20 @@ class Policy(Enum):
     THRIFTY = "thrifty"
 
 
-def choose(policy: Policy, s: Situation) -> ModeChoice:
+def choose(policy: DeadlinePolicy, s: Situation) -> ModeChoice:
     """Return what the job should run on from now on."""
-    if policy is Policy.THRIFTY or s.remaining <= 0:
+    if policy is DeadlinePolicy.THRIFTY or s.remaining <= 0:
         return deadline.choose(s)
     if s.mode is Mode.SPOT:
         late = s.starting and s.slack < s.cold + s.commit_interval
         return ModeChoice(Mode.ON_DEMAND) if late else ModeChoice(Mode.SPOT, s.zone)
     if s.mode is Mode.ON_DEMAND:
-        ahead = policy is Policy.UNIFORM and s.slack >= s.change + s.unsaved
+        ahead = policy is DeadlinePolicy.UNIFORM and s.slack >= s.change + s.unsaved
         ahead = ahead and s.done >= _line(s, s.now + 2 * s.cold)
         return (_first(s) if ahead else None) or ModeChoice(Mode.ON_DEMAND, s.zone)
     if s.slack < s.change:
         return ModeChoice(Mode.ON_DEMAND)
-    behind = policy is Policy.UNIFORM and s.done < _line(s, s.now)
+    behind = policy is DeadlinePolicy.UNIFORM and s.done < _line(s, s.now)
     return _first(s) or ModeChoice(Mode.ON_DEMAND if behind else Mode.WAIT)
 
 

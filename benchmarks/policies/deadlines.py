@@ -17,7 +17,7 @@ WAIT, DEMAND = -1, -2
 
 
 @dataclass
-class Job:
+class DeadlineJob:
     """
     Hold a job under way, and what its policy has learned of each zone by asking.
 
@@ -81,10 +81,10 @@ class Job:
         return sum(answers) / len(answers) if answers else 1.0
 
 
-Chooser = Callable[[Job], int]
+Chooser = Callable[[DeadlineJob], int]
 
 
-def finish(job: Job, chooser: Chooser) -> Job:
+def finish(job: DeadlineJob, chooser: Chooser) -> DeadlineJob:
     """Run a job to its end or its deadline."""
     hours = job.trace.tick / 3600
     while job.done < job.work and job.now < job.ticks:
@@ -108,7 +108,7 @@ def finish(job: Job, chooser: Chooser) -> Job:
 def netted(rule: Chooser) -> Chooser:
     """Return a rule with the safety net under it."""
 
-    def chosen(job: Job) -> int:
+    def chosen(job: DeadlineJob) -> int:
         # Not only without a machine: a move for the money's sake may end in nothing, too.
         tight = job.slack < 2 * job.cold + (job.at == DEMAND)
         if tight:
@@ -118,7 +118,7 @@ def netted(rule: Chooser) -> Chooser:
     return chosen
 
 
-def greedy(job: Job) -> int:
+def greedy(job: DeadlineJob) -> int:
     """Stay on any spot, take the cheapest that is up, else wait."""
     if job.at >= 0:
         return job.at
@@ -126,10 +126,10 @@ def greedy(job: Job) -> int:
     return WAIT if found is None else found
 
 
-def uniform(sort: Callable[[Job], list[int]]) -> Chooser:
+def uniform(sort: Callable[[DeadlineJob], list[int]]) -> Chooser:
     """Return Uniform Progress (Can't Be Late): hold spot, and never fall behind a straight line."""
 
-    def chosen(job: Job) -> int:
+    def chosen(job: DeadlineJob) -> int:
         per_tick = job.work / job.ticks
         if job.at >= 0 or (job.at == DEMAND and job.done < (job.now + 2 * job.cold) * per_tick):
             return job.at
@@ -141,28 +141,28 @@ def uniform(sort: Callable[[Job], list[int]]) -> Chooser:
     return chosen
 
 
-def cheapest(job: Job) -> list[int]:
+def cheapest(job: DeadlineJob) -> list[int]:
     """Return the zones by price."""
     return sorted(range(len(job.trace.zones)), key=job.price)
 
 
-def elsewhere_first(job: Job) -> list[int]:
+def elsewhere_first(job: DeadlineJob) -> list[int]:
     """Return the zones by price, those of the region that was lost last."""
     lost = job.trace.zones[job.lost][:-1] if job.lost >= 0 else ""
     return sorted(cheapest(job), key=lambda zone: job.trace.zones[zone][:-1] == lost)
 
 
-def likeliest(job: Job) -> list[int]:
+def likeliest(job: DeadlineJob) -> list[int]:
     """Return the zones by how many of their last five requests were taken."""
     return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5))
 
 
-def worthiest(job: Job) -> list[int]:
+def worthiest(job: DeadlineJob) -> list[int]:
     """Return the zones by that share for each dollar."""
     return sorted(cheapest(job), key=lambda zone: -job.share(zone, 5) / job.price(zone))
 
 
-def skynomad(job: Job) -> int:
+def skynomad(job: DeadlineJob) -> int:
     """
     Move to the zone of the best utility: work at the price of on demand, less cold starts, less the price.
 

@@ -9,8 +9,8 @@ from statistics import mean
 
 from benchmarks.policies import ours
 from benchmarks.policies.cost_bound import least_costs
-from benchmarks.policies.deadlines import CHOOSERS, Job, finish
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.deadlines import CHOOSERS, DeadlineJob, finish
+from benchmarks.policies.ledger import ReplayLedger
 from benchmarks.policies.market import Latency, Market
 from benchmarks.policies.table import table
 from benchmarks.policies.trace import SETS, Trace
@@ -46,7 +46,7 @@ class Contract:
 
 
 @dataclass(frozen=True)
-class Done:
+class DueResult:
     """Hold what came of one job: its cost as a multiple of the least possible, and whether it was in time."""
 
     cost: float
@@ -68,7 +68,7 @@ def contracts() -> list[Contract]:
     ]
 
 
-def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, Done]]:
+def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, DueResult]]:
     """Let every policy do the job from several starts, and set what it costs against the least."""
     (ticks, work), wait = contract.ticks, FREE_SAVES
     boot = wait.push + wait.restore
@@ -76,24 +76,24 @@ def from_starts(contract: Contract, starts: Sequence[int]) -> list[dict[str, Don
     found = []
     for start, cost in zip(starts, least, strict=True):
         jobs = {
-            name: finish(Job(contract.trace, start, ticks, work, wait.create, boot), rule)
+            name: finish(DeadlineJob(contract.trace, start, ticks, work, wait.create, boot), rule)
             for name, rule in CHOOSERS.items()
         }
-        done = {name: Done(job.cost / cost, job.done >= work) for name, job in jobs.items()}
+        done = {name: DueResult(job.cost / cost, job.done >= work) for name, job in jobs.items()}
         found.append({**done, OURS: by_product(contract, start, cost)})
     return found
 
 
-def by_product(contract: Contract, start: int, least: float) -> Done:
+def by_product(contract: Contract, start: int, least: float) -> DueResult:
     """Let the product do the job: its real loop, which is told neither lifetimes nor availability."""
     ticks, work = contract.ticks
     seconds = int(work * contract.trace.tick)
-    ledger = Ledger(Market(contract.trace.cut(start, ticks), FREE_SAVES), noticed=True)
+    ledger = ReplayLedger(Market(contract.trace.cut(start, ticks), FREE_SAVES), noticed=True)
     cloud = ours.tpuctl(ledger, Random(start), strategy="race", work=seconds)
-    return Done(ledger.usd / least, cloud.finished)
+    return DueResult(ledger.usd / least, cloud.finished)
 
 
-def fulfil(contract: Contract, jobs: int) -> list[dict[str, Done]]:
+def fulfil(contract: Contract, jobs: int) -> list[dict[str, DueResult]]:
     """Return what came of every start."""
     starts = contract.starts()
     with get_context("fork").Pool(jobs) as pool:
@@ -103,7 +103,7 @@ def fulfil(contract: Contract, jobs: int) -> list[dict[str, Done]]:
     return [one for part in parts for one in part]
 
 
-def due_table(every: Sequence[Contract], found: Sequence[Sequence[dict[str, Done]]]) -> str:
+def due_table(every: Sequence[Contract], found: Sequence[Sequence[dict[str, DueResult]]]) -> str:
     """Return cost and misses of every policy for every job."""
     rows = [
         (

@@ -12,7 +12,7 @@ INTERVALS = (60.0, 100.0, 150.0, 200.0, 250.0, 300.0, 400.0, 600.0, 900.0, 1800.
 
 
 @dataclass(frozen=True)
-class Recovery:
+class ReplayRecovery:
     """
     Hold what came between a preemption and the next first step.
 
@@ -25,7 +25,7 @@ class Recovery:
 
 
 @dataclass
-class Ledger:
+class ReplayLedger:
     """
     Collect what a policy does in a market.
 
@@ -48,7 +48,7 @@ class Ledger:
     used: int = 0
     waited: float = 0.0
     soonest: float = 0.0
-    recoveries: list[Recovery] = field(default_factory=list)
+    recoveries: list[ReplayRecovery] = field(default_factory=list)
     lost_at: float | None = None
     periods: list[WorkPeriod] = field(default_factory=list)
     zones: dict[int, ZonePreemptions] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class Ledger:
         self.periods.append(WorkPeriod(max(0.0, until - first), lost=not noticed))
         if self.lost_at is not None:
             without = self.market.without_capacity(self.lost_at, first - latency.floor)
-            self.recoveries.append(Recovery(first - self.lost_at - latency.floor - without, self.taken))
+            self.recoveries.append(ReplayRecovery(first - self.lost_at - latency.floor - without, self.taken))
         self.lost_at, self.taken = death if noticed else min(stop, death), 0
         return useful
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.ledger import ReplayLedger
 from orchestrator.contract.bucket import object_names
 from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
@@ -45,7 +45,7 @@ POLL = 300.0
 
 
 @dataclass
-class Machine:
+class LightNode:
     """Hold one node that was asked for and its fate: READY and dead later, or refused."""
 
     name: str
@@ -68,14 +68,14 @@ class LightCloud:
     With `job.target_steps` its job ends: a step is a second of work.
     """
 
-    def __init__(self, ledger: Ledger, spec: Spec) -> None:
+    def __init__(self, ledger: ReplayLedger, spec: Spec) -> None:
         self.ledger = ledger
         self.spec = spec
         self.places = {zone_name(zone): index for index, zone in enumerate(ledger.market.trace.zones)}
         self.time = 0.0
         self.jumped = 0.0
         self.quiet = 0.0
-        self.machines: list[Machine] = []
+        self.machines: list[LightNode] = []
         self.claims: dict[str, bytes] = {}
         self.work = float(spec.job.target_steps or 0)
         self.done = 0.0
@@ -107,7 +107,7 @@ class LightCloud:
         later = (at for at in (*gates, *coming, next_poll) if at > self.time)
         self.quiet = min(later, default=float("inf")) - self.time
 
-    def _gone_at(self, machine: Machine) -> float:
+    def _gone_at(self, machine: LightNode) -> float:
         return 0.0 if machine.deleted is None else machine.deleted + self.ledger.market.latency.delete
 
     def wait(self, seconds: float, wake: threading.Event | None = None) -> None:
@@ -127,7 +127,7 @@ class LightCloud:
         done = (self._done_at(m) for m in self.machines if m.taken) if self.work else ()
         return min((*ends, *done), default=float("inf"))
 
-    def _done_at(self, machine: Machine) -> float:
+    def _done_at(self, machine: LightNode) -> float:
         """Return when the job would be done on a machine that trains on: saves are not counted."""
         at = self._first_step(machine) + self.work - self.done
         return at if at > self.time else float("inf")
@@ -144,7 +144,7 @@ class LightCloud:
             # On demand is always to be had, and stays.
             taken, ready, death = True, self.time + self.ledger.market.latency.create, self.ledger.market.end
         self.machines.append(
-            Machine(new.name, new.zone, incarnation, self.time, taken, ready, death, new.labels, new.spot)
+            LightNode(new.name, new.zone, incarnation, self.time, taken, ready, death, new.labels, new.spot)
         )
         return Operation(f"create {new.name}", Kind.NODE, Verb.CREATE, new.name, new.zone, incarnation)
 
@@ -170,7 +170,7 @@ class LightCloud:
             return OperationResult(operation, done=True)
         return OperationResult(operation, True, Retry.CAPACITY, "TPU-429", "no capacity")
 
-    def _gone(self, machine: Machine) -> bool:
+    def _gone(self, machine: LightNode) -> bool:
         """Return whether a machine is in no list any more: refused, or its deletion has ended."""
         if machine.deleted is not None:
             return self.time >= self._gone_at(machine)
@@ -193,7 +193,7 @@ class LightCloud:
         self.claims[name] = data
         return 1
 
-    def _rings(self, machine: Machine) -> int:
+    def _rings(self, machine: LightNode) -> int:
         """Return how often a machine has rung: 1 after its notice, 2 when its job is at rest."""
         latency = self.ledger.market.latency
         notice = machine.death - latency.notice
@@ -244,10 +244,10 @@ class LightCloud:
             self._prices = tick, Prices(known)
         return self._prices[1]
 
-    def _talks(self, machine: Machine) -> bool:
+    def _talks(self, machine: LightNode) -> bool:
         return machine.taken and not machine.booked and machine.ready <= self.time < machine.death
 
-    def _node(self, machine: Machine) -> Node:
+    def _node(self, machine: LightNode) -> Node:
         state = NodeState.CREATING
         if machine.deleted is not None:
             state = NodeState.DELETING
@@ -264,7 +264,7 @@ class LightCloud:
             created_at=EPOCH + machine.asked,
         )
 
-    def _heartbeat(self, machine: Machine) -> Heartbeat:
+    def _heartbeat(self, machine: LightNode) -> Heartbeat:
         rings = self._rings(machine)
         phase = (Phase.RUN, Phase.STOPPING, Phase.STOPPED)[rings]
         heartbeat = Heartbeat(
@@ -284,7 +284,7 @@ class LightCloud:
         at_rest = machine.death - self.ledger.market.latency.notice if rings else self.time
         return replace(heartbeat, **self._progress(first, at_rest, saved=rings == 2))
 
-    def _first_step(self, machine: Machine) -> float:
+    def _first_step(self, machine: LightNode) -> float:
         return machine.ready + self.ledger.market.latency.push + self.ledger.market.latency.restore
 
     def _progress(self, first: float, until: float, *, saved: bool) -> dict[str, Any]:
@@ -313,13 +313,13 @@ class LightCloud:
                 machine.booked = True
                 self._enter(machine)
 
-    def _lost(self, machine: Machine) -> bool:
+    def _lost(self, machine: LightNode) -> bool:
         """Return whether a machine was in a race that another one has won, or nobody."""
         number = names.round_of(machine.labels)
         won = self.claims.get(f"{object_names.CLAIM}{number}", b"{}")
         return number > 0 and json.loads(won).get("incarnation") != machine.incarnation
 
-    def _enter(self, machine: Machine) -> None:
+    def _enter(self, machine: LightNode) -> None:
         stop = machine.death if machine.deleted is None else min(machine.death, machine.deleted)
         if stop <= machine.ready:
             return

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from unittest.mock import patch
 
 from benchmarks.policies import peers
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.ledger import ReplayLedger
 from benchmarks.policies.light_cloud import EPOCH, LightCloud, zone_name
 from orchestrator.domain import names
 from orchestrator.domain.observation import World
@@ -54,7 +54,7 @@ class Records:
         return 0.0
 
 
-class Blueprint:
+class ScriptlessBlueprint:
     """Stand for the blueprint: new nodes without scripts."""
 
     bucket = "replay"
@@ -111,7 +111,7 @@ def deployment(cloud: LightCloud) -> Deployment:
     parts: dict[str, Any] = {
         "spec": cloud.spec,
         "cloud": cloud,
-        "blueprint": Blueprint(cloud.spec),
+        "blueprint": ScriptlessBlueprint(cloud.spec),
         "bundles": None,
         # With a deadline the lifetimes of all TPUs so far are what is expected of the next one.
         "records": Records(record, spans=cloud.spec.watch.deadline is not None),
@@ -154,7 +154,7 @@ def light_observations() -> Iterator[None]:
 
 
 def tpuctl(
-    ledger: Ledger,
+    ledger: ReplayLedger,
     random: Random,
     *,
     strategy: Literal["failover", "race"],

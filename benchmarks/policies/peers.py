@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from math import ceil
 from random import Random
 
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.ledger import ReplayLedger
 
 FETCH = 30.0
 """Seconds after which SkyPilot gives up to fetch the status from a machine that is gone."""
@@ -16,7 +16,7 @@ CRON = 600.0
 """Period of the cron design: watch -n 600 on a computer, and crontab on the machine."""
 
 
-def cron(ledger: Ledger, random: Random) -> None:
+def cron(ledger: ReplayLedger, random: Random) -> None:
     """
     Model the 2020 design in one zone: a look every 600 s deletes the dead machine, creates one and waits.
 
@@ -39,7 +39,7 @@ def _next(at: float, phase: float) -> float:
     return phase + ceil((at - phase) / CRON) * CRON
 
 
-def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
+def tpunicorn(ledger: ReplayLedger, random: Random, *, retry: bool) -> None:
     """
     Model `pu babysit` 0.5.5: a list every 30 s, then delete, create and wait, one after the other.
 
@@ -61,7 +61,7 @@ def tpunicorn(ledger: Ledger, random: Random, *, retry: bool) -> None:
         now = death + random.uniform(0, 30.0) + market.latency.delete
 
 
-def levanter(ledger: Ledger, random: Random) -> None:
+def levanter(ledger: ReplayLedger, random: Random) -> None:
     """Model levanter's babysit-tpu-vm.sh: the ssh session ends with the machine; create every 5 s for ever."""
     market, zone = ledger.market, 0
     now = 0.0
@@ -74,7 +74,7 @@ def levanter(ledger: Ledger, random: Random) -> None:
         now = death + 10.0 + market.latency.delete
 
 
-def try_zones(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, float, float, int]:
+def try_zones(ledger: ReplayLedger, zones: Iterable[int], now: float) -> tuple[bool, float, float, int]:
     """Ask zone after zone: (True, ready, death, zone), or (False, now, now, -1)."""
     for zone in zones:
         if now >= ledger.market.end:
@@ -86,20 +86,20 @@ def try_zones(ledger: Ledger, zones: Iterable[int], now: float) -> tuple[bool, f
     return False, now, now, -1
 
 
-def by_price(ledger: Ledger, now: float) -> list[int]:
+def by_price(ledger: ReplayLedger, now: float) -> list[int]:
     """Return the zones, cheapest first, as the price is now."""
     trace = ledger.market.trace
     tick = min(int(now / trace.tick), trace.price.shape[1] - 1)
     return sorted(ledger.market.zones, key=lambda zone: (float(trace.price[zone, tick]), zone))
 
 
-def region(ledger: Ledger, zone: int) -> str:
+def region(ledger: ReplayLedger, zone: int) -> str:
     """Return the region of an AWS zone: us-east-1a lies in us-east-1."""
     return ledger.market.trace.zones[zone][:-1]
 
 
 def sweeps(
-    ledger: Ledger, random: Random, keep: list[int], now: float, rounds: int
+    ledger: ReplayLedger, random: Random, keep: list[int], now: float, rounds: int
 ) -> tuple[bool, float, float, int]:
     """Model SkyPilot's launch: sweeps by price over the zones in *keep*, with back-off between them."""
     backoff = 60.0
@@ -115,7 +115,7 @@ def sweeps(
     return False, now, now, -1
 
 
-def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
+def skypilot(ledger: ReplayLedger, random: Random, *, eager: bool) -> None:
     """Model managed jobs of SkyPilot 0.14.1: a poll every 15 s, then EAGER_NEXT_REGION or FAILOVER."""
     market = ledger.market
     everywhere = list(market.zones)
@@ -138,7 +138,7 @@ def skypilot(ledger: Ledger, random: Random, *, eager: bool) -> None:
         first = [z for z in everywhere if (region(ledger, z) != home) == eager]
 
 
-def dstack(ledger: Ledger, random: Random) -> None:
+def dstack(ledger: ReplayLedger, random: Random) -> None:
     """Model dstack 0.22.5 with retry on: unreachable for 2 min is an interruption; resubmitted ever more slowly."""
     market, now, waits = ledger.market, 0.0, 0
     delays = (15.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -158,7 +158,7 @@ def dstack(ledger: Ledger, random: Random) -> None:
         now = death + 120.0 + random.uniform(0, 7.0) + delays[0] + random.uniform(0, 4.0)
 
 
-def race(ledger: Ledger, random: Random, *, oldest: bool) -> None:
+def race(ledger: ReplayLedger, random: Random, *, oldest: bool) -> None:
     """
     Model a race: 10 s to see the preemption, then all zones are asked at once, again and again; losers go.
 

@@ -1,9 +1,9 @@
-"""A picture of one scene: a bar for each policy, as a small SVG for light and dark pages."""
+"""A picture of one comparison: a bar for each policy, as a small SVG for light and dark pages."""
 
 from html import escape
 from pathlib import Path
 
-from benchmarks.policies.replay import Outcome
+from benchmarks.policies.replay import ComparisonResult
 
 PICTURE = Path(__file__).parents[2] / "docs" / "policies.svg"
 WIDTH, LABEL, ROW, TOP = 760, 290, 26, 64
@@ -16,11 +16,11 @@ text { font: 13px sans-serif; fill: #1f2328 } .quiet { fill: #656d76 }
 """
 
 
-def picture(outcome: Outcome) -> str:
+def picture(result: ComparisonResult) -> str:
     """Return the picture: kept/omniscient from 0 to 1."""
-    height = TOP + ROW * len(outcome.results) + 30
+    height = TOP + ROW * len(result.by_policy) + 30
     room = WIDTH - LABEL - 70
-    title = f"Progress kept, as a share of what an omniscient policy keeps: {outcome.scene.title}"
+    title = f"Progress kept, as a share of what an omniscient policy keeps: {result.comparison.title}"
     lines = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
         f"<title>{escape(title)}</title><style>{STYLE}</style>",
@@ -35,8 +35,8 @@ def picture(outcome: Outcome) -> str:
         lines.append(
             f'<text x="{x:.1f}" y="{bottom + 16}" text-anchor="middle" class="quiet">{share:g}</text>'
         )
-    for row, name in enumerate(outcome.results):
-        reached, y = outcome.reached(name), TOP + row * ROW
+    for row, name in enumerate(result.by_policy):
+        reached, y = result.reached(name), TOP + row * ROW
         kind = "ours" if name.startswith("tpuctl") else "bar"
         lines.append(f'<text x="{LABEL - 8}" y="{y + 14}" text-anchor="end">{escape(name)}</text>')
         lines.append(

@@ -8,11 +8,11 @@ from random import Random
 
 from benchmarks.policies import ours, peers
 from benchmarks.policies.bound import most_retained
-from benchmarks.policies.ledger import INTERVALS, Ledger, Recovery
+from benchmarks.policies.ledger import INTERVALS, ReplayLedger, ReplayRecovery
 from benchmarks.policies.market import Latency, Market, Stress
 from benchmarks.policies.trace import Trace
 
-Run = Callable[[Ledger, Random], object]
+PolicyRun = Callable[[ReplayLedger, Random], object]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Policy:
     """Name a policy. *each*: it uses one zone, or all. *noticed*: the job saves on a notice."""
 
     name: str
-    run: Run
+    run: PolicyRun
     each: str = "all"
     noticed: bool = False
 
@@ -51,7 +51,7 @@ SWIFT = f"{NO_NOTICE}{AUTO}, async saves"
 
 
 @dataclass(frozen=True)
-class Task:
+class Replay:
     """Name one replay: a policy in a market."""
 
     policy: str
@@ -63,9 +63,9 @@ class Task:
 
 
 @dataclass
-class Result:
+class ReplayResult:
     """
-    Hold what came of replays, added up. *automatic*, *swift*, *free* and *fixed* are as in `Ledger`.
+    Hold what came of replays, added up. *automatic*, *swift*, *free* and *fixed* are as in `ReplayLedger`.
 
     *parts* holds what each replay alone kept, as a share of its wall-clock time.
     """
@@ -82,10 +82,10 @@ class Result:
     used: int = 0
     waited: float = 0.0
     soonest: float = 0.0
-    recoveries: list[Recovery] = field(default_factory=list)
+    recoveries: list[ReplayRecovery] = field(default_factory=list)
     parts: list[float] = field(default_factory=list)
 
-    def add(self, other: "Result") -> None:
+    def add(self, other: "ReplayResult") -> None:
         """Add the result of other replays."""
         for name in SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
@@ -98,7 +98,7 @@ class Result:
         """Return what an hour of kept progress costs."""
         return self.usd / self.useful * 3600 if self.useful else float("nan")
 
-    def instead(self, useful: float) -> "Result":
+    def instead(self, useful: float) -> "ReplayResult":
         """Return the same machines with a job that saves at other times and so has *useful* seconds."""
         parts = [part * useful / self.useful if self.useful else 0.0 for part in self.parts]
         return replace(self, useful=useful, parts=parts)
@@ -120,14 +120,14 @@ def groups(trace: Trace, each: str) -> list[tuple[int, ...]]:
     return [tuple(zones)]
 
 
-def replay(task: Task) -> Result:
+def run_replay(replay: Replay) -> ReplayResult:
     """Let a policy run in a market; one that uses a part of the zones runs in each part."""
-    policy, total = BY_NAME[task.policy], Result()
-    for part in groups(task.trace, policy.each):
-        market = Market(task.trace.only(*part), task.latency, task.stress, task.seed, task.lived)
-        ledger = Ledger(market, noticed=policy.noticed, by_save_interval=policy.name.startswith(RACE))
-        policy.run(ledger, Random(f"{task.seed} {part}"))
-        one = Result(market.end, recoveries=ledger.recoveries, fixed=ledger.fixed)
+    policy, total = BY_NAME[replay.policy], ReplayResult()
+    for part in groups(replay.trace, policy.each):
+        market = Market(replay.trace.only(*part), replay.latency, replay.stress, replay.seed, replay.lived)
+        ledger = ReplayLedger(market, noticed=policy.noticed, by_save_interval=policy.name.startswith(RACE))
+        policy.run(ledger, Random(f"{replay.seed} {part}"))
+        one = ReplayResult(market.end, recoveries=ledger.recoveries, fixed=ledger.fixed)
         for name in SUMS[1:]:
             setattr(one, name, getattr(ledger, name))
         total.add(one)
@@ -143,7 +143,7 @@ def windows(trace: Trace, hours: float | None, seeds: int = SEEDS) -> list[Trace
 
 
 @dataclass(frozen=True)
-class Scene:
+class PolicyComparison:
     """Name a market and the policies that are to meet there."""
 
     title: str
@@ -155,28 +155,28 @@ class Scene:
     seeds: int = SEEDS
     lived: tuple[float, ...] = ()
 
-    def tasks(self) -> list[Task]:
-        """Return the replays of this scene."""
+    def replays(self) -> list[Replay]:
+        """Return the replays of this comparison."""
         parts = windows(self.trace, self.hours, self.seeds)
         return [
-            Task(name, part, self.latency, self.stress, seed, self.lived)
+            Replay(name, part, self.latency, self.stress, seed, self.lived)
             for name in self.policies
             for seed, part in enumerate(parts)
         ]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """Hold what came of a scene: *bound* is what somebody could keep who knew the future, of wall-clock time."""
+class ComparisonResult:
+    """Hold what came of a comparison; *bound* is the share of time that one who knows the future could keep."""
 
-    scene: Scene
+    comparison: PolicyComparison
     bound: float
     bounds: list[float]
-    results: dict[str, Result]
+    by_policy: dict[str, ReplayResult]
 
     def useful(self, name: str) -> float:
         """Return the share of wall-clock time that a policy turned into progress."""
-        return self.results[name].useful / self.results[name].wall
+        return self.by_policy[name].useful / self.by_policy[name].wall
 
     def reached(self, name: str) -> float:
         """Return the same as a share of the bound."""
@@ -184,44 +184,44 @@ class Outcome:
 
     def between(self, name: str) -> tuple[float, float]:
         """Return the same of the worst and of the best part alone."""
-        shares = [part / most for part, most in zip(self.results[name].parts, self.bounds, strict=True)]
+        shares = [part / most for part, most in zip(self.by_policy[name].parts, self.bounds, strict=True)]
         return min(shares), max(shares)
 
 
-def play(scenes: Sequence[Scene], jobs: int) -> list[Outcome]:
-    """Play all scenes, their replays side by side."""
-    tasks = [task for scene in scenes for task in scene.tasks()]
-    done = iter(replay_all(tasks, jobs))
-    outcomes = []
-    for scene in scenes:
-        sums = {name: Result() for name in scene.policies}
-        for task in scene.tasks():
-            sums[task.policy].add(next(done))
+def play(comparisons: Sequence[PolicyComparison], jobs: int) -> list[ComparisonResult]:
+    """Play all comparisons, their replays side by side."""
+    replays = [replay for comparison in comparisons for replay in comparison.replays()]
+    done = iter(replay_all(replays, jobs))
+    results = []
+    for comparison in comparisons:
+        sums = {name: ReplayResult() for name in comparison.policies}
+        for replay in comparison.replays():
+            sums[replay.policy].add(next(done))
         automatic = {
             f"{name}{AUTO}": one.instead(one.automatic) for name, one in sums.items() if name.startswith(RACE)
         }
         if NO_NOTICE in sums:
             automatic[SWIFT] = sums[NO_NOTICE].instead(sums[NO_NOTICE].swift)
-        parts = windows(scene.trace, scene.hours, scene.seeds)
-        most = [most_retained(part, scene.latency) for part in parts]
+        parts = windows(comparison.trace, comparison.hours, comparison.seeds)
+        most = [most_retained(part, comparison.latency) for part in parts]
         bounds = [useful / part.seconds for useful, part in zip(most, parts, strict=True)]
         whole = sum(most) / sum(part.seconds for part in parts)
-        outcomes.append(Outcome(scene, whole, bounds, {**sums, **automatic}))
-    return outcomes
+        results.append(ComparisonResult(comparison, whole, bounds, {**sums, **automatic}))
+    return results
 
 
-def replay_all(tasks: Sequence[Task], jobs: int) -> list[Result]:
-    """Run replays side by side, the longest first; results come in the order of *tasks*."""
-    order = sorted(range(len(tasks)), key=lambda i: -_weight(tasks[i]))
+def replay_all(replays: Sequence[Replay], jobs: int) -> list[ReplayResult]:
+    """Run replays side by side, the longest first; results come in the order of *replays*."""
+    order = sorted(range(len(replays)), key=lambda i: -_weight(replays[i]))
     if jobs == 1:
-        done = [replay(tasks[i]) for i in order]
+        done = [run_replay(replays[i]) for i in order]
     else:
         with get_context("fork").Pool(jobs) as pool:
-            done = pool.map(replay, [tasks[i] for i in order], chunksize=1)
+            done = pool.map(run_replay, [replays[i] for i in order], chunksize=1)
     return [result for _, result in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])]
 
 
-def _weight(task: Task) -> float:
+def _weight(replay: Replay) -> float:
     """Return how long a replay takes, roughly: ours runs the real loop, and a stockout makes many passes."""
-    down = 1.0 - float(task.trace.up.mean())
-    return task.trace.seconds * (50.0 if task.policy.startswith("tpuctl") else 1.0) * (0.1 + down)
+    down = 1.0 - float(replay.trace.up.mean())
+    return replay.trace.seconds * (50.0 if replay.policy.startswith("tpuctl") else 1.0) * (0.1 + down)

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from statistics import mean
 
 from benchmarks.document import put
-from benchmarks.policies import scenes
-from benchmarks.policies.due import OURS, Contract, Done, contracts, due_table, fulfil
+from benchmarks.policies import comparisons
+from benchmarks.policies.comparisons import NO_NOTICE_AUTO
+from benchmarks.policies.due import OURS, Contract, DueResult, contracts, due_table, fulfil
 from benchmarks.policies.ledger import ASYNCHRONOUS, INTERVALS
 from benchmarks.policies.picture import PICTURE, picture
-from benchmarks.policies.replay import NO_NOTICE, RACE, Outcome, Result, play
-from benchmarks.policies.scenes import NO_NOTICE_AUTO
+from benchmarks.policies.replay import NO_NOTICE, RACE, ComparisonResult, ReplayResult, play
 from benchmarks.policies.table import cheapest, in_full, prices_and_delays, side_by_side, under_stress
 
 ABOUT = """
@@ -73,32 +73,36 @@ MAX_COMPUTING = 120.0
 
 
 @dataclass(frozen=True)
-class Run:
-    """Hold the outcomes of one run."""
+class BenchmarkRun:
+    """Hold the results of one run."""
 
-    main: Outcome
-    others: list[Outcome]
-    stress: Outcome
-    slower: list[Outcome]
+    main: ComparisonResult
+    others: list[ComparisonResult]
+    stress: ComparisonResult
+    slower: list[ComparisonResult]
     contracts: list[Contract]
-    due: list[list[dict[str, Done]]]
+    due: list[list[dict[str, DueResult]]]
 
 
-def measure(hours: float | None, jobs: int) -> Run:
+def measure(hours: float | None, jobs: int) -> BenchmarkRun:
     """Play everything."""
-    others, slower = scenes.other_scenes(hours), scenes.slower_scenes(scenes.HOURS)
-    outcomes = play([scenes.main_scene(), *others, scenes.stress_scene(hours), *slower], jobs)
+    others, slower = comparisons.other_comparisons(hours), comparisons.slower_comparisons(comparisons.HOURS)
+    results = play(
+        [comparisons.main_comparison(), *others, comparisons.stress_comparison(hours), *slower], jobs
+    )
     cut, every = 1 + len(others), contracts()
     due = [fulfil(contract, jobs) for contract in every]
-    return Run(outcomes[0], outcomes[1:cut], outcomes[cut], outcomes[cut + 1 :], every, due)
+    return BenchmarkRun(results[0], results[1:cut], results[cut], results[cut + 1 :], every, due)
 
 
-def text(run: Run) -> str:
+def text(run: BenchmarkRun) -> str:
     """Return all tables."""
-    stress = run.stress.scene.stress
+    stress = run.stress.comparison.stress
     if stress is None:
-        raise ValueError("the scene under stress has none")
-    title = f"### {run.main.scene.title}: 45 days\n\nOmniscient: {run.main.bound:.3f} of wall-clock time."
+        raise ValueError("the comparison under stress has none")
+    title = (
+        f"### {run.main.comparison.title}: 45 days\n\nOmniscient: {run.main.bound:.3f} of wall-clock time."
+    )
     lifetimes = f"{stress.shortest / 60:.0f} to {stress.longest / 60:.0f} min"
     hard = HARD.strip().format(accepted=f"{stress.accepted:.0%}", lifetimes=lifetimes)
     slower = "### Faster and slower machines\n\nParts of the nine zones."
@@ -111,22 +115,23 @@ def text(run: Run) -> str:
     return "\n\n".join(parts)
 
 
-def goals(run: Run) -> str:
+def goals(run: BenchmarkRun) -> str:
     """Say which goals are met, and by how much and why the others are missed."""
-    race, every = run.main.results[RACE], [run.main, *run.others]
-    two = REFUSALS * run.main.scene.latency.refuse
+    race, every = run.main.by_policy[RACE], [run.main, *run.others]
+    two = REFUSALS * run.main.comparison.latency.refuse
     lowest = min(every, key=lambda one: one.reached(RACE))
     blind = min(every, key=lambda one: one.reached(NO_NOTICE_AUTO))
-    tries = run.stress.results[RACE]
-    dearest = max(every, key=lambda one: one.results[RACE].usd_hour / cheapest(one)[0])
+    tries = run.stress.by_policy[RACE]
+    dearest = max(every, key=lambda one: one.by_policy[RACE].usd_hour / cheapest(one)[0])
+    highest = dearest.comparison.title
     lines = [
         _line("kept/omniscient on V100 at least 0.990", run.main.reached(RACE), 0.99, least=True),
         _line(
-            f"kept/omniscient in every market at least 0.985, lowest in {lowest.scene.title}",
+            f"kept/omniscient in every market at least 0.985, lowest in {lowest.comparison.title}",
             lowest.reached(RACE), 0.985, least=True, message=_gap(lowest, RACE),
         ),
         _line(
-            f"without notices, `every: auto`, at least 0.975, lowest in {blind.scene.title}",
+            f"without notices, `every: auto`, at least 0.975, lowest in {blind.comparison.title}",
             blind.reached(NO_NOTICE_AUTO), 0.975, least=True,
             message=f"{_gap(blind, NO_NOTICE_AUTO)}; {_save_intervals(blind)}",
         ),
@@ -142,8 +147,8 @@ def goals(run: Run) -> str:
             message="a zone that has just refused is not asked again at once",
         ),
         _line(
-            f"USD per kept hour at most that of the cheapest other tool, most above it in {dearest.scene.title}",
-            dearest.results[RACE].usd_hour / cheapest(dearest)[0], 1.0, message=_dearest_text(dearest),
+            f"USD per kept hour at most that of the cheapest other tool, most above it in {highest}",
+            dearest.by_policy[RACE].usd_hour / cheapest(dearest)[0], 1.0, message=_dearest_text(dearest),
         ),
     ]  # fmt: skip
     for contract, found in zip(run.contracts, run.due, strict=True):
@@ -162,9 +167,9 @@ def goals(run: Run) -> str:
     return "\n".join(lines)
 
 
-def _gap(outcome: Outcome, name: str) -> str:
+def _gap(result: ComparisonResult, name: str) -> str:
     """Say where the rest of the bound is: how many machines it took, and what was paid and not kept."""
-    r = outcome.results[name]
+    r = result.by_policy[name]
     lifetimes = r.wall / 3600 / max(1, r.used)
     return (
         f"a machine is used for each {lifetimes:.1f} h, and each costs a start; of the paid time "
@@ -172,9 +177,9 @@ def _gap(outcome: Outcome, name: str) -> str:
     )
 
 
-def _save_intervals(outcome: Outcome) -> str:
+def _save_intervals(result: ComparisonResult) -> str:
     """Say what no save interval could have passed, and what the best fixed one has reached in hindsight."""
-    r, bound = outcome.results[NO_NOTICE], outcome.bound * outcome.results[NO_NOTICE].wall
+    r, bound = result.by_policy[NO_NOTICE], result.bound * result.by_policy[NO_NOTICE].wall
     best = max(range(len(INTERVALS)), key=lambda number: r.fixed[number])
     return (
         f"the best of {len(INTERVALS)} fixed intervals, chosen in hindsight ({INTERVALS[best]:.0f} s), keeps "
@@ -183,7 +188,7 @@ def _save_intervals(outcome: Outcome) -> str:
     )
 
 
-def _late(result: Result, limit: float) -> str:
+def _late(result: ReplayResult, limit: float) -> str:
     """Say what the recoveries that took longer than *limit* met."""
     late = [one for one in result.recoveries if one.delay > limit]
     taken = sum(one.taken > 0 for one in late)
@@ -193,11 +198,11 @@ def _late(result: Result, limit: float) -> str:
     )
 
 
-def _dearest_text(outcome: Outcome) -> str:
-    race = outcome.results[RACE]
+def _dearest_text(result: ComparisonResult) -> str:
+    race = result.by_policy[RACE]
     return (
-        f"{race.usd_hour:.3f} against {cheapest(outcome)[0]:.3f} of {cheapest(outcome)[1]}, which keeps "
-        f"{outcome.reached(cheapest(outcome)[1]):.3f} where ours keeps {outcome.reached(RACE):.3f}"
+        f"{race.usd_hour:.3f} against {cheapest(result)[0]:.3f} of {cheapest(result)[1]}, which keeps "
+        f"{result.reached(cheapest(result)[1]):.3f} where ours keeps {result.reached(RACE):.3f}"
     )
 
 
@@ -211,7 +216,7 @@ def _line(
     return f"- {goal}: {value:,.{digits}f}{unit}, {verdict}"
 
 
-def write(run: Run, seconds: float, computing: float, jobs: int) -> None:
+def write(run: BenchmarkRun, seconds: float, computing: float, jobs: int) -> None:
     """Write the part of docs/performance.md that this benchmark owns."""
     took = f"in {seconds:.0f} s with {jobs} processes, {computing:.0f} s of computing in all"
     limit = f"The goal is {MAX_COMPUTING:.0f} s of computing"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.policies.replay import POLICIES, RACE, Outcome, Result
+from benchmarks.policies.replay import POLICIES, RACE, ComparisonResult, ReplayResult
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -24,19 +24,19 @@ def ratio(top: float, bottom: float, digits: int = 3) -> str:
     return f"{top / bottom:.{digits}f}" if bottom else "-"
 
 
-def delays(result: Result, *shares: float) -> list[str]:
+def delays(result: ReplayResult, *shares: float) -> list[str]:
     """Return percentiles of the policy-added delay in seconds."""
     return [f"{result.delay(share):,.0f}" if result.recoveries else "-" for share in shares]
 
 
-def in_full(outcome: Outcome) -> str:
-    """Return all figures of one scene."""
+def in_full(result: ComparisonResult) -> str:
+    """Return all figures of one comparison."""
     rows = []
-    for name, r in outcome.results.items():
-        lowest, highest = outcome.between(name)
+    for name, r in result.by_policy.items():
+        lowest, highest = result.between(name)
         rows.append(
             (
-                name, f"{outcome.useful(name):.3f}", f"{outcome.reached(name):.3f}",
+                name, f"{result.useful(name):.3f}", f"{result.reached(name):.3f}",
                 f"{lowest:.3f} to {highest:.3f}", ratio(r.useful, r.paid), f"{r.usd_hour:.3f}",
                 *delays(r, 0.5, 0.9, 0.99), f"{r.creates / r.wall * 86400:,.0f}",
             )
@@ -48,46 +48,46 @@ def in_full(outcome: Outcome) -> str:
     return table(head, rows)
 
 
-def side_by_side(outcomes: Sequence[Outcome]) -> str:
-    """Return kept/omniscient of every policy in every scene, of ours with the worst and the best part."""
-    rows = [(name, *(f"{o.reached(name):.3f}" for o in outcomes)) for name in outcomes[0].results]
-    parts = [o.between(RACE) for o in outcomes]
+def side_by_side(results: Sequence[ComparisonResult]) -> str:
+    """Return kept/omniscient of every policy in every comparison, of ours with the worst and the best part."""
+    rows = [(name, *(f"{o.reached(name):.3f}" for o in results)) for name in results[0].by_policy]
+    parts = [o.between(RACE) for o in results]
     spread = (f"{RACE}: its parts", *(f"{lowest:.3f} to {highest:.3f}" for lowest, highest in parts))
-    bounds = ("omniscient itself, of wall-clock time", *(f"{o.bound:.3f}" for o in outcomes))
-    return table(("kept/omniscient", *(o.scene.title for o in outcomes)), [*rows, spread, bounds])
+    bounds = ("omniscient itself, of wall-clock time", *(f"{o.bound:.3f}" for o in results))
+    return table(("kept/omniscient", *(o.comparison.title for o in results)), [*rows, spread, bounds])
 
 
-def prices_and_delays(outcomes: Sequence[Outcome]) -> str:
-    """Return for each scene what ours pays for an hour of progress beside the cheapest other, and its delays."""
+def prices_and_delays(results: Sequence[ComparisonResult]) -> str:
+    """Return for each comparison what an hour of progress costs with ours and the cheapest other, and delays."""
     rows = []
-    for o in outcomes:
-        ours = o.results[RACE]
+    for o in results:
+        ours = o.by_policy[RACE]
         usd, other = cheapest(o)
         rows.append(
-            (o.scene.title, f"{ours.usd_hour:.3f}", f"{usd:.3f}", other, *delays(ours, 0.5, 0.9, 0.99))
+            (o.comparison.title, f"{ours.usd_hour:.3f}", f"{usd:.3f}", other, *delays(ours, 0.5, 0.9, 0.99))
         )
     head = ("market", "USD per kept hour", "cheapest other", "which", "delay p50", "p90", "p99")
     return table(head, rows)
 
 
-def cheapest(outcome: Outcome) -> tuple[float, str]:
+def cheapest(result: ComparisonResult) -> tuple[float, str]:
     """Return the lowest price of a kept hour among the other tools that use all zones, and whose it is."""
     others = [
-        (outcome.results[policy.name].usd_hour, policy.name)
+        (result.by_policy[policy.name].usd_hour, policy.name)
         for policy in POLICIES
-        if policy.each == "all" and not policy.name.startswith("tpuctl") and policy.name in outcome.results
+        if policy.each == "all" and not policy.name.startswith("tpuctl") and policy.name in result.by_policy
     ]
     return min(others, default=(float("nan"), "-"))
 
 
-def under_stress(outcome: Outcome) -> str:
+def under_stress(result: ComparisonResult) -> str:
     """Return what counts where most requests are refused: requests for each machine, and the time to it."""
     rows = [
         (
-            name, f"{outcome.useful(name):.3f}", ratio(r.useful, r.paid), ratio(r.creates, r.used, 1),
+            name, f"{result.useful(name):.3f}", ratio(r.useful, r.paid), ratio(r.creates, r.used, 1),
             ratio(r.waited, r.soonest, 3), *delays(r, 0.5, 0.99), f"{r.creates / r.wall * 86400:,.0f}",
         )
-        for name, r in outcome.results.items()
+        for name, r in result.by_policy.items()
     ]  # fmt: skip
     head = (
         "policy", "kept/wall", "kept/paid", "creates for a machine used", "wait/shortest", "delay p50", "p99",

@@ -13,10 +13,10 @@ from benchmarks.policies.__main__ import main
 from benchmarks.policies.bound import most_retained
 from benchmarks.policies.cost_bound import least_cost
 from benchmarks.policies.due import OURS, Contract, from_starts
-from benchmarks.policies.ledger import Ledger
+from benchmarks.policies.ledger import ReplayLedger
 from benchmarks.policies.light_cloud import LightCloud
 from benchmarks.policies.market import Latency, Market, Stress
-from benchmarks.policies.replay import POLICIES, Task, replay
+from benchmarks.policies.replay import POLICIES, Replay, run_replay
 from benchmarks.policies.trace import FOLDER, SETS, Trace, lifetimes, read_csv
 from orchestrator.contract.interval import WorkPeriod
 from orchestrator.engine.loop.loop import Loop
@@ -39,7 +39,7 @@ def a_trace(*zones, tick=60.0):
 
 def played(trace, run, *, noticed=False, latency=None, stress=None):
     """Return the ledger of a policy that ran in a market."""
-    ledger = Ledger(Market(trace, latency or Latency(), stress), noticed=noticed)
+    ledger = ReplayLedger(Market(trace, latency or Latency(), stress), noticed=noticed)
     run(ledger, Random(1))
     return ledger
 
@@ -168,7 +168,7 @@ PUBLISHED = {
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_models_of_other_tools_agree_with_an_earlier_replay(v100, name):
     """The whole record, against a replay of the same rules by another program."""
-    result = replay(Task(name, v100, Latency(), None, 0))
+    result = run_replay(Replay(name, v100, Latency(), None, 0))
     assert result.useful / result.wall == pytest.approx(PUBLISHED[name], abs=TOLERANCE)
 
 
@@ -191,8 +191,8 @@ def test_saved_work_by_hand():
 @pytest.mark.parametrize("stress", [None, Stress()], ids=["plain", "stress"])
 def test_a_replay_repeats_itself_to_the_bit(v100, policy, stress):
     """The same seed, the same result, whatever ran before."""
-    task = Task(policy.name, v100.cut(3000, 200), Latency(), stress, 7)
-    assert replay(task) == replay(task)
+    again = Replay(policy.name, v100.cut(3000, 200), Latency(), stress, 7)
+    assert run_replay(again) == run_replay(again)
 
 
 def test_the_product_asks_elsewhere_and_trains_on():
@@ -224,7 +224,7 @@ def test_a_race_asks_in_several_zones_and_pays_for_one():
 
 def test_the_replay_learns_each_refusal():
     """The record of the product counts a refusal of the market as one, and not as a machine that has vanished."""
-    ledger = Ledger(Market(a_trace("0" * 30), Latency()))
+    ledger = ReplayLedger(Market(a_trace("0" * 30), Latency()))
     cloud = LightCloud(ledger, ours.a_spec(("us-east1-a",), "failover"))
     with ours.light_observations():
         parts = ours.deployment(cloud)
@@ -237,7 +237,7 @@ def test_a_machine_that_is_stopped_keeps_what_was_saved_by_then():
     """Not the work until its zone would have gone down; after a notice the last save counts, too."""
     market = Market(a_trace("1" * 100), Latency())
     for stop, retained in ((3000.0, 2400.0), (5980.0, 5745.0)):
-        ledger = Ledger(market, noticed=True)
+        ledger = ReplayLedger(market, noticed=True)
         ledger.lifetime(0, 0.0, 6000.0, stop=stop)
         assert ledger.useful == retained
         assert ledger.usd == pytest.approx(stop / 3600)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.policies.compared import Policy, choose
+from benchmarks.policies.compared import DeadlinePolicy, choose
 from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, lifetime_of, on_time, share_of
 
 HOUR = 3600.0
@@ -28,7 +28,7 @@ def near_the_end(**changes):
     return situation(**{"done": 9 * HOUR, "now": 14 * HOUR - 1400.0, **changes})
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", DeadlinePolicy)
 def test_spot_that_is_there_is_taken_and_held(policy):
     """Nobody leaves a spot node for one that costs as much."""
     assert choose(policy, situation()).mode is Mode.SPOT
@@ -36,7 +36,7 @@ def test_spot_that_is_there_is_taken_and_held(policy):
     assert (held.mode, held.zone) == (Mode.SPOT, "a")
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", DeadlinePolicy)
 def test_the_net_when_the_slack_is_used_up(policy):
     """Without a node and with less slack than a sudden end costs, only on demand is safe, though spot is there."""
     assert near_the_end().slack > near_the_end().change
@@ -49,33 +49,33 @@ def test_the_net_when_the_slack_is_used_up(policy):
 def test_greedy_waits_and_uniform_keeps_to_its_line():
     """An hour behind the line greedy waits still, Uniform Progress pays for on demand."""
     gone = situation(offers=(NONE,), now=1.5 * HOUR)
-    assert choose(Policy.GREEDY, gone).mode is Mode.WAIT
-    assert choose(Policy.UNIFORM, gone).mode is Mode.ON_DEMAND
-    assert choose(Policy.UNIFORM, replace(gone, done=2 * HOUR)).mode is Mode.WAIT
+    assert choose(DeadlinePolicy.GREEDY, gone).mode is Mode.WAIT
+    assert choose(DeadlinePolicy.UNIFORM, gone).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.UNIFORM, replace(gone, done=2 * HOUR)).mode is Mode.WAIT
 
 
 def test_uniform_leaves_on_demand_only_when_it_is_ahead():
     """Ahead means: of where the line is two cold starts from now."""
     behind = situation(mode=Mode.ON_DEMAND, now=1.5 * HOUR, done=1 * HOUR)
-    assert choose(Policy.UNIFORM, behind).mode is Mode.ON_DEMAND
-    assert choose(Policy.UNIFORM, replace(behind, done=1.5 * HOUR)).mode is Mode.SPOT
+    assert choose(DeadlinePolicy.UNIFORM, behind).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.UNIFORM, replace(behind, done=1.5 * HOUR)).mode is Mode.SPOT
 
 
 def test_thrifty_keeps_slack_for_the_changes_to_come():
     """With lifetimes of an hour there are many of them, so it stops waiting earlier than with a day."""
     short, long = replace(NONE, lifetime=HOUR), replace(NONE, lifetime=24 * HOUR)
     now = situation(now=3.7 * HOUR)
-    assert choose(Policy.THRIFTY, replace(now, offers=(short,))).mode is Mode.ON_DEMAND
-    assert choose(Policy.THRIFTY, replace(now, offers=(long,))).mode is Mode.WAIT
+    assert choose(DeadlinePolicy.THRIFTY, replace(now, offers=(short,))).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.THRIFTY, replace(now, offers=(long,))).mode is Mode.WAIT
 
 
 def test_thrifty_goes_back_to_spot_only_when_it_pays():
     """For a lifetime of a few minutes two cold starts are too expensive."""
     back = situation(mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR)
-    assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
+    assert choose(DeadlinePolicy.THRIFTY, back).mode is Mode.SPOT
     brief = replace(back, offers=(replace(CHEAP, lifetime=400.0),))
-    assert choose(Policy.THRIFTY, brief).mode is Mode.ON_DEMAND
-    assert choose(Policy.THRIFTY, replace(back, offers=(NONE,))).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.THRIFTY, brief).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.THRIFTY, replace(back, offers=(NONE,))).mode is Mode.ON_DEMAND
 
 
 def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lifetimes():
@@ -83,33 +83,35 @@ def test_thrifty_looks_again_for_spot_whatever_was_learned_of_its_lifetimes():
     back = situation(
         mode=Mode.ON_DEMAND, now=HOUR, done=0.5 * HOUR, offers=(replace(CHEAP, lifetime=HOUR / 2),)
     )
-    assert choose(Policy.THRIFTY, back).mode is Mode.SPOT
-    assert choose(Policy.THRIFTY, replace(back, unsaved=12000.0)).mode is Mode.ON_DEMAND
+    assert choose(DeadlinePolicy.THRIFTY, back).mode is Mode.SPOT
+    assert choose(DeadlinePolicy.THRIFTY, replace(back, unsaved=12000.0)).mode is Mode.ON_DEMAND
 
 
 def test_thrifty_refuses_expensive_offers_while_there_is_time():
     """A dear place is refused when a cheap one comes often enough, and taken when the deadline needs it."""
     only_expensive = situation(offers=(replace(CHEAP, up=False), EXPENSIVE), deadline=30 * HOUR)
-    assert choose(Policy.THRIFTY, only_expensive).mode is Mode.WAIT
+    assert choose(DeadlinePolicy.THRIFTY, only_expensive).mode is Mode.WAIT
     hurried = replace(only_expensive, deadline=13 * HOUR)
-    assert choose(Policy.THRIFTY, hurried).zone == "b"
+    assert choose(DeadlinePolicy.THRIFTY, hurried).zone == "b"
 
 
 def test_thrifty_moves_when_another_place_is_much_cheaper():
     """The saving must be worth twice what the move wastes."""
     on_expensive = situation(mode=Mode.SPOT, zone="b", offers=(CHEAP, EXPENSIVE))
-    assert choose(Policy.THRIFTY, on_expensive).zone == "a"
+    assert choose(DeadlinePolicy.THRIFTY, on_expensive).zone == "a"
     assert (
-        choose(Policy.THRIFTY, replace(on_expensive, offers=(replace(CHEAP, usd_hour=1.75), EXPENSIVE))).zone
+        choose(
+            DeadlinePolicy.THRIFTY, replace(on_expensive, offers=(replace(CHEAP, usd_hour=1.75), EXPENSIVE))
+        ).zone
         == "b"
     )
-    assert choose(Policy.UNIFORM, on_expensive).zone == "b"
+    assert choose(DeadlinePolicy.UNIFORM, on_expensive).zone == "b"
 
 
 def test_nothing_is_taken_when_the_work_is_done():
     """No policy pays for a finished job."""
     for mode in Mode:
-        assert choose(Policy.THRIFTY, situation(done=10 * HOUR, mode=mode)).mode is Mode.WAIT
+        assert choose(DeadlinePolicy.THRIFTY, situation(done=10 * HOUR, mode=mode)).mode is Mode.WAIT
 
 
 def test_the_forecast():
@@ -156,7 +158,7 @@ def play(policy, seed, tick=60.0):
     return state.now <= state.deadline, cost
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", DeadlinePolicy)
 def test_no_deadline_is_missed_whatever_spot_does(policy):
     """Also where what was learned is wrong: the estimates of lifetimes are drawn by lot."""
     assert [seed for seed in range(25) if not play(policy, seed)[0]] == []
@@ -164,5 +166,5 @@ def test_no_deadline_is_missed_whatever_spot_does(policy):
 
 def test_thrifty_is_cheaper_than_the_others_on_the_same_weather():
     """In sum over all seeds; the replay over real traces says by how much."""
-    cost = {policy: sum(play(policy, seed)[1] for seed in range(25)) for policy in Policy}
-    assert cost[Policy.THRIFTY] < cost[Policy.UNIFORM] < cost[Policy.GREEDY]
+    cost = {policy: sum(play(policy, seed)[1] for seed in range(25)) for policy in DeadlinePolicy}
+    assert cost[DeadlinePolicy.THRIFTY] < cost[DeadlinePolicy.UNIFORM] < cost[DeadlinePolicy.GREEDY]

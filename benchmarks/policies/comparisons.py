@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from benchmarks.policies.market import Latency, Stress
-from benchmarks.policies.replay import AUTO, NO_NOTICE, POLICIES, RACE, Scene
+from benchmarks.policies.replay import AUTO, NO_NOTICE, POLICIES, RACE, PolicyComparison
 from benchmarks.policies.trace import SETS
 
 HOURS = 40.0
@@ -22,25 +22,29 @@ TITLES = {
 }
 
 
-def main_scene() -> Scene:
+def main_comparison() -> PolicyComparison:
     """Return the large record: nine zones in three regions, 45 days."""
-    return Scene("V100, nine zones", SETS["v100"](), ALL)
+    return PolicyComparison("V100, nine zones", SETS["v100"](), ALL)
 
 
-def other_scenes(hours: float | None) -> list[Scene]:
+def other_comparisons(hours: float | None) -> list[PolicyComparison]:
     """Return the other records."""
-    return [Scene(title, SETS[name](), ALL, hours) for name, title in TITLES.items()]
+    return [PolicyComparison(title, SETS[name](), ALL, hours) for name, title in TITLES.items()]
 
 
-def stress_scene(hours: float | None) -> Scene:
+def stress_comparison(hours: float | None) -> PolicyComparison:
     """Return the large record thinned to what TPUs show."""
-    return Scene("TPU stress", SETS["v100"](), ALL, None if hours is None else 4 * hours, stress=Stress())
+    return PolicyComparison(
+        "TPU stress", SETS["v100"](), ALL, None if hours is None else 4 * hours, stress=Stress()
+    )
 
 
-def slower_scenes(hours: float | None) -> list[Scene]:
+def slower_comparisons(hours: float | None) -> list[PolicyComparison]:
     """Return the large record with machines that are READY earlier and later."""
     who = (CRON, EAGER, RACE)
     return [
-        Scene(f"READY after {create:.0f} s", SETS["v100"](), who, hours, replace(Latency(), create=create))
+        PolicyComparison(
+            f"READY after {create:.0f} s", SETS["v100"](), who, hours, replace(Latency(), create=create)
+        )
         for create in (60.0, 180.0, 300.0)
     ]
