@@ -5,8 +5,8 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure
-from tests.kit.cloud import Cloud
-from tests.kit.queue_of_nodes import Queue
+from tests.kit.cloud import VirtualCloud
+from tests.kit.queue_of_nodes import NodeQueue
 from tests.kit.user import User
 
 ZONES, POLL = ("us-central1-b", "us-central1-c"), 15.0
@@ -17,7 +17,7 @@ LIST, CREATE = "tpu.nodes.list", "tpu.nodes.create"
 
 def calls(size: int) -> list[Figure]:
     """Bring up *size* nodes, watch them, take all away at once, and watch on; Slurm is a model."""
-    with tempfile.TemporaryDirectory(prefix="bench-calls-") as name, Cloud(
+    with tempfile.TemporaryDirectory(prefix="bench-calls-") as name, VirtualCloud(
         Path(name), latency="scaled"
     ).open() as cloud:  # fmt: skip
         asked: list[float] = []
@@ -27,7 +27,7 @@ def calls(size: int) -> list[Figure]:
                 asked.append(cloud.clock.monotonic())
             return response
 
-        cloud.distort, cloud.queue = recorded, Queue(cloud)
+        cloud.distort, cloud.queue = recorded, NodeQueue(cloud)
         user = User(cloud)
         body = {key: value for key, value in user.file.items() if key != "job"}
         body |= {"tpu": {"type": "v2-8", "zones": list(ZONES)}, "vm": {}, "fleet": {"nodes": size}}

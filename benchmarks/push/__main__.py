@@ -22,7 +22,7 @@ from pathlib import Path
 
 from benchmarks import document
 from benchmarks.push import ways
-from benchmarks.push.machines import Machine, machines
+from benchmarks.push.machines import SshdMachine, machines
 from benchmarks.push.ours import push
 from benchmarks.push.relay import far_away
 from benchmarks.table import goal, table, words
@@ -66,7 +66,7 @@ def fill(source: Path, files: int = FILES) -> None:
 class PushLab:
     """The machines, and what was measured on them."""
 
-    def __init__(self, folder: Path, source: Path, key: Path, hosts: list[Machine]) -> None:
+    def __init__(self, folder: Path, source: Path, key: Path, hosts: list[SshdMachine]) -> None:
         self.folder, self.source, self.key, self.hosts = folder, source, key, hosts
         self.turn = 0
 
@@ -133,7 +133,7 @@ class PushLab:
                 1,
             )
 
-    def ours_to(self, source: Path, host: Machine) -> None:
+    def ours_to(self, source: Path, host: SshdMachine) -> None:
         """Push a folder from this process to one machine that has seen nothing yet."""
         self.forget(1)
         push(source, self.folder / "bundles", self.key, [host.host])

@@ -15,7 +15,7 @@ SSHD = "/usr/sbin/sshd"
 
 
 @dataclass(frozen=True)
-class Machine:
+class SshdMachine:
     """Where an sshd listens, its machine folder, and the file with which ssh(1) reaches it as `m`."""
 
     host: Host
@@ -24,7 +24,7 @@ class Machine:
 
 
 @contextmanager
-def machines(folder: Path, key: Path, public: str, count: int) -> Iterator[list[Machine]]:
+def machines(folder: Path, key: Path, public: str, count: int) -> Iterator[list[SshdMachine]]:
     """Run *count* servers that let *key* in; they end with the block."""
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -44,7 +44,7 @@ def machines(folder: Path, key: Path, public: str, count: int) -> Iterator[list[
             server.wait(10)
 
 
-def _files(folder: Path, key: Path, public: str, address: str) -> Machine:
+def _files(folder: Path, key: Path, public: str, address: str) -> SshdMachine:
     root = folder / "machine"
     root.mkdir(parents=True)
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host"], check=True)
@@ -65,7 +65,7 @@ def _files(folder: Path, key: Path, public: str, address: str) -> Machine:
         f"Host m\n  HostName {address}\n  Port {port}\n  IdentityFile {key}\n  IdentitiesOnly yes\n"
         f"  UserKnownHostsFile {folder}/known\n  StrictHostKeyChecking yes\n  LogLevel ERROR\n"
     )
-    return Machine(Host(f"m{address}", address, (host_key,), port), root, folder / "ssh_config")
+    return SshdMachine(Host(f"m{address}", address, (host_key,), port), root, folder / "ssh_config")
 
 
 def _wait(host: Host) -> None:

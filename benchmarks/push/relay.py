@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from benchmarks.push.machines import Machine
+from benchmarks.push.machines import SshdMachine
 
 CHUNK = 65536
 
 
 @contextmanager
-def far_away(machine: Machine, seconds: float) -> Iterator[Machine]:
+def far_away(machine: SshdMachine, seconds: float) -> Iterator[SshdMachine]:
     """Give the machine a second address, with a round trip of *seconds*; it ends with the block."""
     loop = asyncio.new_event_loop()
     server = loop.run_until_complete(_serve(machine, seconds / 2))
@@ -28,7 +28,7 @@ def far_away(machine: Machine, seconds: float) -> Iterator[Machine]:
         loop.close()
 
 
-async def _serve(machine: Machine, delay: float) -> asyncio.Server:
+async def _serve(machine: SshdMachine, delay: float) -> asyncio.Server:
     async def meet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         back, there = await asyncio.open_connection(machine.host.address, machine.host.port)
         with suppress(asyncio.CancelledError):
@@ -67,7 +67,7 @@ async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, d
         await arriving
 
 
-def _moved(machine: Machine, port: int) -> Machine:
+def _moved(machine: SshdMachine, port: int) -> SshdMachine:
     """Return the machine as it is reached through another port."""
     old, new = str(machine.host.port), str(port)
     known = machine.ssh_config.with_name("known")

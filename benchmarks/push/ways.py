@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.push.machines import Machine
+from benchmarks.push.machines import SshdMachine
 
-Way = Callable[[Path, Machine, str], None]
+Way = Callable[[Path, SshdMachine, str], None]
 """Bring a folder to a machine under a name."""
 
 FABRIC = """
@@ -27,7 +27,7 @@ with fabric.Connection(host, config=settings) as link:
 """
 
 
-def tar_over_ssh(source: Path, machine: Machine, name: str) -> None:
+def tar_over_ssh(source: Path, machine: SshdMachine, name: str) -> None:
     """One stream, unpacked there: the yardstick."""
     target = machine.root / name
     _run(
@@ -36,14 +36,14 @@ def tar_over_ssh(source: Path, machine: Machine, name: str) -> None:
     )
 
 
-def warm_tar(source: Path, machine: Machine, name: str) -> None:
+def warm_tar(source: Path, machine: SshdMachine, name: str) -> None:
     """One stream through a connection that is open already."""
     target, master = machine.root / name, machine.ssh_config.with_name("master")
     ssh = f"ssh -F {machine.ssh_config} -o ControlPath={master}"
     _run(f"tar -C {source} -cf - . | {ssh} m 'mkdir -p {target} && tar -C {target} -xf -'")
 
 
-def log_in(machine: Machine) -> None:
+def log_in(machine: SshdMachine) -> None:
     """Log in and do nothing: what any way takes that asks the machine whether something has changed."""
     _run(f"ssh -F {machine.ssh_config} m true")
 
@@ -54,7 +54,7 @@ def load_fabric() -> None:
 
 
 @contextmanager
-def connection(machine: Machine) -> Iterator[None]:
+def connection(machine: SshdMachine) -> Iterator[None]:
     """Keep a connection open for `warm_tar`."""
     words = f"ssh -F {machine.ssh_config} -o ControlPath={machine.ssh_config.with_name('master')}"
     _run(f"{words} -M -N -f m 2>/dev/null")
@@ -64,7 +64,7 @@ def connection(machine: Machine) -> Iterator[None]:
         _run(f"{words} -O exit m 2>/dev/null")
 
 
-def gzip_over_ssh(source: Path, machine: Machine, name: str) -> None:
+def gzip_over_ssh(source: Path, machine: SshdMachine, name: str) -> None:
     """One stream, compressed."""
     target = machine.root / name
     _run(
@@ -73,22 +73,22 @@ def gzip_over_ssh(source: Path, machine: Machine, name: str) -> None:
     )
 
 
-def rsync(source: Path, machine: Machine, name: str) -> None:
+def rsync(source: Path, machine: SshdMachine, name: str) -> None:
     """`rsync -a`, which sends only what differs."""
     _run(f"rsync -a -e 'ssh -F {machine.ssh_config}' {source}/ m:{machine.root / name}/")
 
 
-def scp(source: Path, machine: Machine, name: str) -> None:
+def scp(source: Path, machine: SshdMachine, name: str) -> None:
     """`scp -r`, which speaks SFTP."""
     _run(f"scp -q -r -F {machine.ssh_config} {source} m:{machine.root / name}")
 
 
-def old_scp(source: Path, machine: Machine, name: str) -> None:
+def old_scp(source: Path, machine: SshdMachine, name: str) -> None:
     """`scp -O -r`, the protocol before SFTP."""
     _run(f"scp -q -O -r -F {machine.ssh_config} {source} m:{machine.root / name}")
 
 
-def fabric_put(source: Path, machine: Machine, name: str) -> None:
+def fabric_put(source: Path, machine: SshdMachine, name: str) -> None:
     """Loop over fabric's Connection.put, with a round trip or more for each file."""
     words = [sys.executable, "-c", FABRIC, source, machine.root / name, machine.ssh_config, "m"]
     subprocess.run([str(word) for word in words], check=True)

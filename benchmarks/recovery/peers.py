@@ -65,7 +65,7 @@ class Tpu:
             return found
 
 
-class Loop:
+class PeerLoop:
     """What both have: the node, the job on the VM, whose disk keeps the checkpoints, and a log."""
 
     def __init__(self, tpu: Tpu, folder: Path) -> None:
@@ -105,7 +105,7 @@ class Loop:
             self._job = subprocess.Popen(words, cwd=self.folder, stdout=log, stderr=log)
 
 
-def cron(loop: Loop, period: float) -> None:
+def cron(loop: PeerLoop, period: float) -> None:
     """Keep the node, looking *period* after the last look has ended; start the job at multiples of *period*."""
 
     def keep() -> None:
@@ -122,7 +122,7 @@ def cron(loop: Loop, period: float) -> None:
             loop.start()
 
 
-def babysit(loop: Loop, period: float) -> None:
+def babysit(loop: PeerLoop, period: float) -> None:
     """Look, replace what was preempted, wait until it is online by further looks, run the command."""
     loop.replace("")
     loop.start()
@@ -135,7 +135,7 @@ def babysit(loop: Loop, period: float) -> None:
             loop.start()
 
 
-def reinstall(loop: Loop, period: float) -> None:
+def reinstall(loop: PeerLoop, period: float) -> None:
     """Look, replace what was preempted, install anew, run the command."""
     state = ""
     while True:
@@ -150,5 +150,5 @@ def reinstall(loop: Loop, period: float) -> None:
 if __name__ == "__main__":
     design, nodes, node, place, seconds = sys.argv[1:]
     {"cron": cron, "babysit": babysit, "reinstall": reinstall}[design](
-        Loop(Tpu(nodes, node), Path(place)), float(seconds)
+        PeerLoop(Tpu(nodes, node), Path(place)), float(seconds)
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from benchmarks import document
-from benchmarks.scale.fleet import Fleet, nodes_in
+from benchmarks.scale.fleet import ManyDeployments, nodes_in
 from benchmarks.scale.zones import PAGE, ZONES, Zones
 from benchmarks.table import goal, table, words
 from orchestrator.domain.names import DEPLOYMENT_LABEL
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Found:
+class ScaleResult:
     """What one size took; seconds are of computing."""
 
     nodes: int
@@ -64,12 +64,12 @@ def main() -> None:
         document.put("scale", text)
 
 
-def _apart(size: int) -> Found:
+def _apart(size: int) -> ScaleResult:
     words = [sys.executable, "-m", "benchmarks.scale", str(size)]
-    return Found(**json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+    return ScaleResult(**json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
 
 
-def measured(size: int) -> Found:
+def measured(size: int) -> ScaleResult:
     """Return what a pass over *size* deployments with a node each takes."""
     zones = Zones(size)
     nodes = nodes_in(zones)
@@ -78,7 +78,7 @@ def measured(size: int) -> Found:
         _timed(lambda: nodes.labelled(DEPLOYMENT_LABEL, "", ZONES))[1] for _ in range(PASSES)
     )
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, one_after_the_other():
-        fleet = Fleet(size, Path(folder))
+        fleet = ManyDeployments(size, Path(folder))
         fleet.turn()
         # The second pass of each: what a first one learns has been written.
         whole = _whole(fleet, size)
@@ -96,7 +96,7 @@ def measured(size: int) -> Found:
         _, storm = _timed(fleet.turn)
     # Each preemption is one deletion and one create.
     asked = fleet.zones.changes // 2
-    return Found(
+    return ScaleResult(
         size,
         calls,
         first,
@@ -110,7 +110,7 @@ def measured(size: int) -> Found:
     )
 
 
-def _whole(fleet: Fleet, size: int) -> float:
+def _whole(fleet: ManyDeployments, size: int) -> float:
     """Let time pass until each deployment has made a whole pass; return what that took."""
     seconds = 0.0
     for _ in range(STEADY_TURNS + 2):
@@ -126,7 +126,7 @@ def _timed(work: Callable[[], T]) -> tuple[T, float]:
     return work(), time.process_time() - begun
 
 
-def page(found: list[Found]) -> str:
+def page(found: list[ScaleResult]) -> str:
     """Return the table and what it says about the goals."""
     heads = (
         "deployments", "pages of lists", "first list, s", "list again, s", "pass, nothing has changed, s",
@@ -152,7 +152,7 @@ def page(found: list[Found]) -> str:
     return "\n\n".join(("## Many nodes", about, table(heads, rows), "\n".join(_goals(found[0], found[-1]))))
 
 
-def _goals(first: Found, last: Found) -> list[str]:
+def _goals(first: ScaleResult, last: ScaleResult) -> list[str]:
     pages = len(ZONES) * ceil(last.nodes / len(ZONES) / PAGE)
     each, minutes = 1e3 * last.whole / last.nodes, last.lost / CREATES_A_MINUTE
     kilobytes = 1024 * (last.megabytes - first.megabytes) / last.nodes

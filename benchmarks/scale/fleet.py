@@ -43,7 +43,7 @@ def nodes_in(zones: Zones) -> TpuNodes:
     return TpuNodes(Clients(CloudSettings(project=PROJECT, endpoint=ENDPOINT, adapter=zones)))
 
 
-class Shelf:
+class ReportingBucket:
     """The objects of one bucket; the one worker's report is always of this moment."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -70,12 +70,12 @@ class Shelf:
         return generation
 
 
-class Fleet:
+class ManyDeployments:
     """Deployments, each with one node that runs its job, and the loops over all of them."""
 
     def __init__(self, count: int, folder: Path) -> None:
         self.clock, self._folder = VirtualClock(NOW), folder
-        self._memory = Shelf(self.clock)  # the zones that all have tried
+        self._memory = ReportingBucket(self.clock)  # the zones that all have tried
         self._catalog = load_catalog()
         self.zones = Zones(count)
         lists = ZoneLists(3.0, self.clock.monotonic)
@@ -93,7 +93,10 @@ class Fleet:
 
     def _passes(self, number: int) -> Any:
         spec = replace(self._base, name=name_of(number))
-        shelf, account = Shelf(self.clock), CloudAccount(PROJECT, "1-compute@developer.gserviceaccount.com")
+        shelf, account = (
+            ReportingBucket(self.clock),
+            CloudAccount(PROJECT, "1-compute@developer.gserviceaccount.com"),
+        )
         away: Any = Away(spec)
         cloud = Cloud(account, away, away, TpuNodes(self._clients), away, shelf, away, self._memory)  # type: ignore[arg-type]
         folder = self._folder / spec.name

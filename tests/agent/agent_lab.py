@@ -102,7 +102,7 @@ class AgentLab:
         self.proxies: set[str] = set()
         self.fault: Callable[[Request], Response | None] = lambda _request: None
         self.writes: list[str] = []
-        self.machines: list[Machine] = []
+        self.machines: list[AgentMachine] = []
         self.code = self.put_bundle({"train.py": TRAIN.read_bytes()})
 
     def put_bundle(self, files: dict[str, bytes]) -> str:
@@ -155,14 +155,14 @@ class AgentLab:
             self.writes.append(f"{request.method} {request.query.get('name') or request.path}")
         return self.fault(request) or route(router, request)
 
-    def machine(self, name: str = "m0", **changes: object) -> "Machine":
+    def machine(self, name: str = "m0", **changes: object) -> "AgentMachine":
         """Make a machine; *changes* are keys of job.env without TPUCTL_, or `_KEY` of the user's environment."""
-        machine = Machine(self, self.folder / name, changes)
+        machine = AgentMachine(self, self.folder / name, changes)
         self.machines.append(machine)
         return machine
 
 
-class Machine:
+class AgentMachine:
     """One machine folder and the agent on it."""
 
     DEFAULTS: ClassVar[dict[str, object]] = {
@@ -198,7 +198,7 @@ class Machine:
         """Return the command line of an agent command."""
         return [sys.executable, "-m", "orchestrator.agent", *words]
 
-    def start(self, command: Sequence[str] = ()) -> "Machine":
+    def start(self, command: Sequence[str] = ()) -> "AgentMachine":
         """Start the agent."""
         with (self.root / "agent.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -218,7 +218,7 @@ class Machine:
         except subprocess.TimeoutExpired:
             raise AssertionError(f"the agent still runs\n{self.agent_log()}\n{self.status()}") from None
 
-    def run_to_end(self) -> "Machine":
+    def run_to_end(self) -> "AgentMachine":
         """Start the agent, and return when it has exited with status 0."""
         assert self.start().wait() == 0, self.agent_log()
         return self

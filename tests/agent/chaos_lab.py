@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.emulator.http.router import Request, Response, Router
-from tests.agent.agent_lab import AgentLab, Machine, running_lab
+from tests.agent.agent_lab import AgentLab, AgentMachine, running_lab
 from tests.agent.chaos_script import after, files
 
 SCRIPT = Path(__file__).with_name("chaos_script.py")
@@ -76,7 +76,7 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class Kill:
+class KillPoint:
     """
     Name where the kill falls, on whom, and on which worker.
 
@@ -125,7 +125,7 @@ class ChaosLab:
         }  # fmt: skip
         self.lab.put(base + MANIFEST, json.dumps(manifest).encode())
 
-    def slice(self, incarnation: int) -> list[Machine]:
+    def slice(self, incarnation: int) -> list[AgentMachine]:
         """Make the machines of an incarnation, each with a torn save on its disk."""
         code = self.lab.put_bundle({"train.py": SCRIPT.read_bytes()})
         made = [
@@ -142,7 +142,7 @@ class ChaosLab:
             (torn / "state.json").write_text("{")
         return made
 
-    def run(self, kill: Kill) -> AgentRun:
+    def run(self, kill: KillPoint) -> AgentRun:
         """Live until the target is reached, whatever the kill did, and look back."""
         machines = self.slice(2)
         hurt = machines[kill.worker]
@@ -175,7 +175,7 @@ class ChaosLab:
         strange = [f"agents left with {code} and {ends}"] if any(ends) or code not in (0, -9) else []
         return AgentRun(lines, fell, (*strange, *self.wrong(machines)))
 
-    def wrong(self, machines: list[Machine]) -> Iterator[str]:
+    def wrong(self, machines: list[AgentMachine]) -> Iterator[str]:
         """Yield what must not be at the end of a run."""
         yield from self.watch.wrong
         for note in self.notes.iterdir():

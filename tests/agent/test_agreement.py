@@ -187,7 +187,7 @@ def test_all_workers_commit_their_first_save_from_the_named_step_on(lab: AgentLa
     assert committed(one) == [named], "not its newest one"
 
 
-class Gang:
+class AgreeingWorkers:
     """What two workers of a gang agree on, in a time that the test sets."""
 
     def __init__(self, lab: AgentLab) -> None:
@@ -205,7 +205,7 @@ class Gang:
 
 def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
     """A worker that cannot commit a save takes part again in the next round."""
-    gang = Gang(lab)
+    gang = AgreeingWorkers(lab)
     assert gang.named(0, -1) == 0
     assert gang.named(0, -1, 10) == 0
     gang.workers[0].committed(10, seconds=4.0)
@@ -220,7 +220,7 @@ def test_worker_0_waits_for_the_others_but_not_for_ever(lab: AgentLab) -> None:
 
 def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None:
     """It lies beyond what is saved until all workers have read its name, by the interval of the last saves."""
-    gang = Gang(lab)
+    gang = AgreeingWorkers(lab)
     assert gang.named(0, -1) == 0
     gang.clock.advance(2)
     gang.named(0, -1, 10)
@@ -237,7 +237,7 @@ def test_as_soon_as_all_have_a_save_the_next_one_is_named(lab: AgentLab) -> None
 
 def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -> None:
     """The last save of a job that does not end, or the one before a long evaluation, is no less whole."""
-    gang = Gang(lab)
+    gang = AgreeingWorkers(lab)
     named = gang.named(0, -1, 10, 20)
     assert named is not None
     assert named > 20
@@ -248,7 +248,7 @@ def test_a_save_after_which_none_comes_for_long_is_named_itself(lab: AgentLab) -
 
 def test_looks_are_quick_only_while_saves_come_quickly_and_the_named_one_is_awaited(lab: AgentLab) -> None:
     """A save that the job deletes after a second must be found in that time; others cost no listing."""
-    gang = Gang(lab)
+    gang = AgreeingWorkers(lab)
     zero = gang.workers[0]
     gang.named(0, -1)
     assert zero.pause is None

@@ -20,7 +20,7 @@ from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
-from tests.agent.agent_lab import AgentLab, Machine
+from tests.agent.agent_lab import AgentLab, AgentMachine
 from tests.agent.test_venv import package
 
 SETUP = "python3 -m pip install -q --no-index --find-links {wheels} first_package"
@@ -35,7 +35,9 @@ def wheels(tmp_path: Path) -> Path:
     return tmp_path / "wheels"
 
 
-def warm(lab: AgentLab, wheels: Path, incarnation: int, *, empty: bool = True, **changes: object) -> Machine:
+def warm(
+    lab: AgentLab, wheels: Path, incarnation: int, *, empty: bool = True, **changes: object
+) -> AgentMachine:
     """Make a machine that keeps what it installs: the same paths as the one before, and an *empty* disk."""
     files = lab.folder / "files"
     if empty:
@@ -54,7 +56,7 @@ def retained(lab: AgentLab, cache: str = "environment") -> list[str]:
     return lab.names(f"caches/{cache}/")
 
 
-def trained(machine: Machine) -> None:
+def trained(machine: AgentMachine) -> None:
     """Wait until the job makes steps, then take the machine away."""
     machine.until(lambda: "first_step" in machine.heartbeat().get("timings", {}), "a step")
     machine.kill_all()
@@ -137,7 +139,7 @@ def test_a_folder_of_the_user_grows_and_comes_back(lab: AgentLab, wheels: Path) 
     assert sorted(path.name for path in hub.iterdir()) == ["a", "b", "link"]
 
 
-def found(machine: Machine, look_: Callable[[], list[str]]) -> list[str]:
+def found(machine: AgentMachine, look_: Callable[[], list[str]]) -> list[str]:
     """Wait until there is something, and return it."""
     machine.until(look_, "it is there")
     return look_()
@@ -319,7 +321,7 @@ def test_a_machine_that_is_lost_while_packages_come_back_goes_on_with_whole_ones
         assert not list((lab.folder / "files").rglob(".tpuctl-*"))
 
 
-def killed_at(lab: AgentLab, machine: Machine, line: str) -> None:
+def killed_at(lab: AgentLab, machine: AgentMachine, line: str) -> None:
     """Start the agent, and wait until SIGKILL has met it where a step begins with *line*."""
     machine.env |= {
         "KILL_TRACE": str(lab.folder / f"trace-{line[:40].replace('/', '-')}"),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.agent.chaos_lab import AgentRun, Kill, chaos_lab
+from tests.agent.chaos_lab import AgentRun, KillPoint, chaos_lab
 from tests.kit.figures import record_figures
 
 FULL = os.environ.get("TPUCTL_CHAOS") == "full"
@@ -21,17 +21,17 @@ AT_A_TIME = 8
 VICTIMS = ("agent", "job", "both", "disk", "machine")
 NEW, OLD = "checkpoints/00000030/g2/w0", "checkpoints/00000010/g1/w0"
 CHOSEN = (
-    Kill("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
-    Kill("before rename checkpoints/step-000020 1", "machine"),
-    Kill("after rename checkpoints/step-000020 1", "agent"),
-    Kill(f"after POST {NEW}/part/weights.bin 1", "job"),
-    Kill(f"before POST {NEW}.manifest.json 1", "agent"),
-    Kill(f"after POST {NEW}.manifest.json 1", "both"),
-    Kill(f"before POST {NEW}/COMPLETE 1", "disk"),
-    Kill("before replace state/stop 1", "agent"),
-    Kill(f"after DELETE {OLD}.manifest.json 1", "machine"),
+    KillPoint("after GET checkpoints/00000020/g1/w0/part/weights.bin 1", "both"),
+    KillPoint("before rename checkpoints/step-000020 1", "machine"),
+    KillPoint("after rename checkpoints/step-000020 1", "agent"),
+    KillPoint(f"after POST {NEW}/part/weights.bin 1", "job"),
+    KillPoint(f"before POST {NEW}.manifest.json 1", "agent"),
+    KillPoint(f"after POST {NEW}.manifest.json 1", "both"),
+    KillPoint(f"before POST {NEW}/COMPLETE 1", "disk"),
+    KillPoint("before replace state/stop 1", "agent"),
+    KillPoint(f"after DELETE {OLD}.manifest.json 1", "machine"),
 )
-GANG = (Kill(f"before POST {NEW}.manifest.json 1", "slice"),)
+GANG = (KillPoint(f"before POST {NEW}.manifest.json 1", "slice"),)
 READ = re.compile(r"after (GET|LIST) ")
 POLLED = re.compile(r"\.tpuctl/gang/(\S*) ([2-9]|\d\d)$")
 
@@ -48,17 +48,17 @@ def test_a_kill_at_each_step_loses_nothing(tmp_path: Path) -> None:
 def test_a_kill_of_one_of_four_workers_makes_no_half_checkpoint_the_newest(tmp_path: Path) -> None:
     """A slice of four; the kill falls on worker 0, or on one that follows."""
     begun = time.monotonic()
-    kills: Sequence[Kill] = GANG
+    kills: Sequence[KillPoint] = GANG
     if FULL:
         steps = [one for one in every_kill(tmp_path / "trace", 4, ("both", "slice")) if NEW in one.line]
-        others = [Kill(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
+        others = [KillPoint(one.line.replace("/w0", "/w2"), one.victim, 2) for one in steps]
         kills = [*steps, *(one for one in others if "DELETE" not in one.line)]
     runs = play(tmp_path, kills, 4)
 
     report("gang", "A slice of four workers, one of which is killed", kills, runs, begun)
 
 
-def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[Kill]:
+def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[KillPoint]:
     """
     Watch an undisturbed run, and return all its steps with all victims.
 
@@ -66,11 +66,11 @@ def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[Kill]
     them. The job is a victim once it has begun, with the third state/job.json.
     """
     with chaos_lab(folder, workers) as lab:
-        run = lab.run(Kill("never", "agent"))
+        run = lab.run(KillPoint("never", "agent"))
     assert run.wrong == ()
     begun = run.trace.index("after replace state/job.json 3")
     return [
-        Kill(line, victim)
+        KillPoint(line, victim)
         for number, line in enumerate(run.trace)
         if not POLLED.search(line) and not READ.match(line)
         for victim in victims
@@ -78,10 +78,10 @@ def every_kill(folder: Path, workers: int, victims: Sequence[str]) -> list[Kill]
     ]
 
 
-def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[AgentRun]:
+def play(folder: Path, kills: Sequence[KillPoint], workers: int) -> list[AgentRun]:
     """Return the runs, some of them made side by side."""
 
-    def one(number: int, kill: Kill) -> AgentRun:
+    def one(number: int, kill: KillPoint) -> AgentRun:
         with chaos_lab(folder / str(number), workers) as lab:
             return lab.run(kill)
 
@@ -89,7 +89,7 @@ def play(folder: Path, kills: Sequence[Kill], workers: int) -> list[AgentRun]:
         return list(pool.map(one, range(len(kills)), kills))
 
 
-def report(part: str, title: str, kills: Sequence[Kill], runs: Sequence[AgentRun], begun: float) -> None:
+def report(part: str, title: str, kills: Sequence[KillPoint], runs: Sequence[AgentRun], begun: float) -> None:
     """
     Print the figures, and name every run in which something was wrong.
 

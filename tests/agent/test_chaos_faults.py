@@ -17,10 +17,10 @@ from orchestrator.agent.context import AgentContext
 from orchestrator.clock import Clock, VirtualClock
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import Machine
+from tests.agent.agent_lab import AgentMachine
 from tests.agent.chaos_lab import MANIFEST, STATES, ChaosLab, chaos_lab, whole_steps
 from tests.agent.chaos_script import files
-from tests.ssh.chaos_machine import Loop
+from tests.ssh.chaos_machine import ServerLoop
 from tests.ssh.toxics import Proxy
 
 OUTAGE = 600.0
@@ -39,11 +39,11 @@ class Waits(VirtualClock):
         self.longest = max(self.longest, seconds)
 
 
-class Disk:
+class FillableDisk:
     """The disk of one machine, which can be filled: a small file system of its own, or else a limit on files."""
 
     def __init__(self, folder: Path) -> None:
-        self.machine: Machine | None = None
+        self.machine: AgentMachine | None = None
         self._ballast = folder / "ballast"
         folder.mkdir()
         self.mounted = os.getuid() == 0 and shutil.which("mount") is not None and not subprocess.run(
@@ -81,10 +81,10 @@ def chaos(tmp_path: Path) -> Iterator[ChaosLab]:
 
 
 @contextmanager
-def disk_of(chaos: ChaosLab) -> Iterator[Disk]:
+def disk_of(chaos: ChaosLab) -> Iterator[FillableDisk]:
     """Give the first machine of incarnation 2 a disk of its own."""
     folder = chaos.lab.folder / "g2-w0"
-    disk = Disk(folder)
+    disk = FillableDisk(folder)
     try:
         yield disk
     finally:
@@ -152,7 +152,7 @@ def test_a_full_disk_is_reported_and_waited_out(chaos: ChaosLab, moment: str) ->
 
 def test_an_upload_that_is_reset_leaves_no_checkpoint_and_is_done_again(chaos: ChaosLab) -> None:
     """The connection ends in the middle of a file, until the network is well again."""
-    loop = Loop()
+    loop = ServerLoop()
     host, port = chaos.lab.url.removeprefix("http://").split(":")
     proxy = Proxy((host, int(port)), "127.0.0.1")
     loop.run(proxy.open())

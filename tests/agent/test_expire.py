@@ -26,7 +26,7 @@ from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
 from orchestrator.engine.records.record_format import encode
-from tests.agent.agent_lab import BUCKET, AgentLab, Machine
+from tests.agent.agent_lab import BUCKET, AgentLab, AgentMachine
 from tests.emulator.emulator_lab import NODES, a_lab, node_body
 from tests.kit.records import record_of
 
@@ -54,7 +54,7 @@ class ExpireLab:
             held = self.agents.storage.objects.get(BUCKET, LEASE)
             object.__setattr__(held, "updated", held.updated - age)
 
-    def expire(self, made_until: float = 0.0) -> Machine:
+    def expire(self, made_until: float = 0.0) -> AgentMachine:
         """Run `agent.pyz expire` once, as cron does."""
         plain = dict(self.machine.env)
         self.machine.env.update(

@@ -7,14 +7,14 @@ import time
 import pytest
 
 from orchestrator.emulator.http.router import Response
-from tests.agent.agent_lab import TRAIN, AgentLab, Machine
+from tests.agent.agent_lab import TRAIN, AgentLab, AgentMachine
 from tests.agent.format_trees import archive
 from tests.formats.layouts import accelerate, hugging_face
 
 VERDICT = ".tpuctl/gang/1/verdict.json"
 
 
-def two_workers(lab: AgentLab, **changes: object) -> tuple[Machine, Machine]:
+def two_workers(lab: AgentLab, **changes: object) -> tuple[AgentMachine, AgentMachine]:
     """Start both workers of a slice."""
     first = lab.machine("w0", WORKER_ID=0, WORKERS=2, **changes)
     second = lab.machine("w1", WORKER_ID=1, WORKERS=2, **changes)
@@ -162,7 +162,7 @@ def test_a_gang_does_not_give_up_while_a_worker_is_missing(lab: AgentLab) -> Non
 ONLY_FIRST = "    if os.environ['TPUCTL_WORKER_ID'] != '0':\n        return\n"
 
 
-def first_saves(lab: AgentLab, incarnation: int = 1, **changes: object) -> tuple[Machine, Machine]:
+def first_saves(lab: AgentLab, incarnation: int = 1, **changes: object) -> tuple[AgentMachine, AgentMachine]:
     """Start a slice whose program saves on its first worker only."""
     script = TRAIN.read_text().replace("    folder = FOLDER /", f"{ONLY_FIRST}    folder = FOLDER /", 1)
     code = lab.put_bundle({"train.py": script.encode()})

@@ -12,21 +12,21 @@ from pathlib import Path
 import pytest
 
 from orchestrator.emulator.machines.docker_standin import install_docker
-from tests.agent.agent_lab import AgentLab, Machine, is_alive
-from tests.kit.images import JOB, Registry, layer, needs_containers, registry, small_image
+from tests.agent.agent_lab import AgentLab, AgentMachine, is_alive
+from tests.kit.images import JOB, ImageRegistry, layer, needs_containers, registry, small_image
 
 pytestmark = needs_containers
 
 
 @pytest.fixture
-def images() -> Iterator[Registry]:
+def images() -> Iterator[ImageRegistry]:
     """Serve one image, p/train:1."""
     with registry() as server:
         server.push("p/train", "1", small_image())
         yield server
 
 
-def machine(lab: AgentLab, images: Registry, incarnation: int = 1, **changes: object) -> Machine:
+def machine(lab: AgentLab, images: ImageRegistry, incarnation: int = 1, **changes: object) -> AgentMachine:
     """Make a machine that has docker, and a job in the image."""
     made = lab.machine(f"m{incarnation}", **{
         "INCARNATION": incarnation, "IMAGE": f"{images.host}/p/train:1", "COMMAND": "exec bash train.sh",
@@ -49,7 +49,7 @@ def words_of(pid: int) -> bytes:
 
 
 def test_the_job_sees_the_image_and_nothing_of_the_machine(
-    lab: AgentLab, images: Registry, tmp_path: Path
+    lab: AgentLab, images: ImageRegistry, tmp_path: Path
 ) -> None:
     """Its files are those of the image; a file of the machine is not there, nor is the machine's Python."""
     hidden = tmp_path / "hidden"
@@ -63,7 +63,9 @@ def test_the_job_sees_the_image_and_nothing_of_the_machine(
     assert trained.heartbeat()["committed_step"] == 20
 
 
-def test_a_notice_reaches_the_program_and_another_machine_goes_on(lab: AgentLab, images: Registry) -> None:
+def test_a_notice_reaches_the_program_and_another_machine_goes_on(
+    lab: AgentLab, images: ImageRegistry
+) -> None:
     """SIGTERM passes through docker and its init: the program saves, and the next machine resumes from there."""
     first = machine(lab, images).start()
     first.until_committed(10)
@@ -79,7 +81,7 @@ def test_a_notice_reaches_the_program_and_another_machine_goes_on(lab: AgentLab,
     assert f"begin after {saved}, asked for {saved}" in lab.log(2)
 
 
-def test_a_killed_agent_leaves_no_second_trainer(lab: AgentLab, images: Registry) -> None:
+def test_a_killed_agent_leaves_no_second_trainer(lab: AgentLab, images: ImageRegistry) -> None:
     """The container outlives its agent; the next agent ends it, with its docker command, before it begins."""
     first = machine(lab, images).start()
     first.until_committed(10)
@@ -95,7 +97,7 @@ def test_a_killed_agent_leaves_no_second_trainer(lab: AgentLab, images: Registry
 
 
 def test_a_person_works_beside_the_job_in_its_container(
-    lab: AgentLab, images: Registry, tmp_path: Path
+    lab: AgentLab, images: ImageRegistry, tmp_path: Path
 ) -> None:
     """In the folder of the code, with the job's variables but no attempt's; never on the machine instead."""
     hidden = tmp_path / "hidden"
@@ -117,7 +119,7 @@ def test_a_person_works_beside_the_job_in_its_container(
     assert (done.stdout, "--home opens the machine" in done.stderr) == ("", True)
 
 
-def test_what_the_setup_installs_is_in_the_image_of_the_job(lab: AgentLab, images: Registry) -> None:
+def test_what_the_setup_installs_is_in_the_image_of_the_job(lab: AgentLab, images: ImageRegistry) -> None:
     """The setup runs in the image too, once; what it changes there is kept for every start on the machine."""
     setup = "echo setup runs; echo by-setup >/etc/set-up"
     one = machine(lab, images, SETUP=setup).start()
@@ -131,7 +133,7 @@ def test_what_the_setup_installs_is_in_the_image_of_the_job(lab: AgentLab, image
     assert lab.log().count("setup runs\n") == 1
 
 
-def test_all_machines_of_a_push_run_the_same_bytes(lab: AgentLab, images: Registry) -> None:
+def test_all_machines_of_a_push_run_the_same_bytes(lab: AgentLab, images: ImageRegistry) -> None:
     """A tag that is moved changes nothing until the next push; the report says which digest runs."""
     first = machine(lab, images, _STEPS=100_000).start()
     first.until_committed(10)
@@ -147,7 +149,7 @@ def test_all_machines_of_a_push_run_the_same_bytes(lab: AgentLab, images: Regist
     assert "@sha256:" in second.heartbeat()["image"]
 
 
-def test_a_secret_is_in_no_command_line(lab: AgentLab, images: Registry) -> None:
+def test_a_secret_is_in_no_command_line(lab: AgentLab, images: ImageRegistry) -> None:
     """Variables reach the container by name: a value stands in no argument of a process."""
     one = machine(lab, images, _SECRET="two\nlines").start()
     one.until(lambda: "secret: two\nlines" in lab.log(), "the job has it, with its line break")
@@ -156,7 +158,7 @@ def test_a_secret_is_in_no_command_line(lab: AgentLab, images: Registry) -> None
     assert not any(b"two\nlines" in words_of(pid) for pid in one.job_processes())
 
 
-def test_an_exit_status_and_a_kill_come_through(lab: AgentLab, images: Registry) -> None:
+def test_an_exit_status_and_a_kill_come_through(lab: AgentLab, images: ImageRegistry) -> None:
     """The verdict names the program's own status, and a signal such as the kernel's when memory runs out."""
     one = machine(lab, images, FAILURES=1, COMMAND="exit 7")
     one.start().wait()
@@ -167,7 +169,7 @@ def test_an_exit_status_and_a_kill_come_through(lab: AgentLab, images: Registry)
     assert "was ended by SIGKILL" in two.heartbeat()["message"]
 
 
-def test_an_image_that_does_not_exist_is_said_and_no_job_starts(lab: AgentLab, images: Registry) -> None:
+def test_an_image_that_does_not_exist_is_said_and_no_job_starts(lab: AgentLab, images: ImageRegistry) -> None:
     """The deployment fails with docker's own reason."""
     one = machine(lab, images, IMAGE=f"{images.host}/p/other:1", FAILURES=1)
 
@@ -178,7 +180,7 @@ def test_an_image_that_does_not_exist_is_said_and_no_job_starts(lab: AgentLab, i
     assert not one.heartbeat()["attempts"]
 
 
-def test_a_machine_without_docker_says_so(lab: AgentLab, images: Registry, tmp_path: Path) -> None:
+def test_a_machine_without_docker_says_so(lab: AgentLab, images: ImageRegistry, tmp_path: Path) -> None:
     """The job is never run outside of its image."""
     one = machine(lab, images, FAILURES=1)
     (tmp_path / "few").mkdir()
@@ -190,7 +192,7 @@ def test_a_machine_without_docker_says_so(lab: AgentLab, images: Registry, tmp_p
     assert "this machine has no docker" in one.heartbeat()["message"]
 
 
-def test_only_our_own_containers_are_removed(lab: AgentLab, images: Registry) -> None:
+def test_only_our_own_containers_are_removed(lab: AgentLab, images: ImageRegistry) -> None:
     """A container that somebody else runs on the machine lives on."""
     one = machine(lab, images, _STEPS=20)
     program = lab.folder / "docker1/docker"
@@ -217,7 +219,9 @@ def test_only_our_own_containers_are_removed(lab: AgentLab, images: Registry) ->
             other.wait()
 
 
-def test_a_registry_of_googles_gets_the_machines_token_in_a_file(lab: AgentLab, images: Registry) -> None:
+def test_a_registry_of_googles_gets_the_machines_token_in_a_file(
+    lab: AgentLab, images: ImageRegistry
+) -> None:
     """Docker reads it where only root can; no argument and no log has it, and no other registry is given it."""
     record = lab.folder / "asked"
     spy = f'#!/bin/bash\necho "$* config: $(cat "$DOCKER_CONFIG/config.json")" >>{record}; exit 1\n'

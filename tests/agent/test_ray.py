@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.agent.agent_lab import AgentLab, lines_of_the_job
-from tests.agent.test_task_part import TASK, Fleet, heartbeats
+from tests.agent.test_task_part import TASK, TaskNodes, heartbeats
 
 
 def ray(folder: Path) -> str:
@@ -20,7 +20,7 @@ def ray(folder: Path) -> str:
 def test_all_workers_of_all_slices_start_ray_with_worker_0_of_the_first_as_its_head(lab: AgentLab) -> None:
     """The words are those of Ray 2.60; Ray itself runs the command on its head only."""
     command = f"PATH={ray(lab.folder / 'bin')}:$PATH; exec tpuctl-ray python3 train.py"
-    fleet = Fleet(lab, COMMAND=command, _TPU_NAME="local")
+    fleet = TaskNodes(lab, COMMAND=command, _TPU_NAME="local")
     fleet.node("n-001")
     fleet.node("n-002")
     assert fleet.start("n-001", "n-002").wait() == 0

@@ -14,12 +14,12 @@ from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, outcome_of, s
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 from orchestrator.contract.formats.choose import format_of
 from tests.agent import format_trees as trees
-from tests.agent.agent_lab import AgentLab, Machine
+from tests.agent.agent_lab import AgentLab, AgentMachine
 
 HERE = Path(__file__).parent
 
 
-def machine(lab: AgentLab, kind: str, name: str = "m0", **changes: object) -> Machine:
+def machine(lab: AgentLab, kind: str, name: str = "m0", **changes: object) -> AgentMachine:
     """Return a machine whose job saves in one format, with a target of 60 steps."""
     code = {
         "train.py": (HERE / "format_script.py").read_bytes(),

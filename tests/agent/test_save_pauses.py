@@ -9,7 +9,7 @@ from tests.agent.agent_lab import AgentLab
 STEP = 0.5
 
 
-class Run:
+class TrainingRun:
     """A training with a step each half second, observed each *observed* steps, on a clock of its own."""
 
     def __init__(self, observed: int = 1) -> None:
@@ -34,7 +34,7 @@ class Run:
 @pytest.mark.parametrize("counted", [-1, 0, 1])
 def test_a_save_that_the_training_waits_for_costs_that_wait(observed: int, counted: int) -> None:
     """Programs that count from 0 or from 1, observed at each step or at each fifth."""
-    run = Run(observed)
+    run = TrainingRun(observed)
     for _ in range(3):
         run.train(60)
         run.save(12.0, counted=counted)
@@ -44,7 +44,7 @@ def test_a_save_that_the_training_waits_for_costs_that_wait(observed: int, count
 
 def test_a_save_that_another_thread_writes_costs_what_the_copy_takes() -> None:
     """It lasts 25 s, in which the training makes 50 steps; only the copy from the device stops it."""
-    run = Run()
+    run = TrainingRun()
     for _ in range(3):
         run.train(100)
         run.save(0.25, observed_after=50)
@@ -54,7 +54,7 @@ def test_a_save_that_another_thread_writes_costs_what_the_copy_takes() -> None:
 
 def test_nothing_is_measured_where_each_line_holds_a_save() -> None:
     """A line each ten steps and a save at each of them: how long a step takes alone nobody can see."""
-    run = Run(10)
+    run = TrainingRun(10)
     for _ in range(30):
         run.train(10)
         run.save(5.0)
@@ -64,7 +64,7 @@ def test_nothing_is_measured_where_each_line_holds_a_save() -> None:
 
 def test_nothing_is_measured_before_enough_steps_are_known() -> None:
     """The first steps compile."""
-    run = Run()
+    run = TrainingRun()
     run.train(FEWEST)
     run.save(5.0)
     run.train(60)
@@ -73,7 +73,7 @@ def test_nothing_is_measured_before_enough_steps_are_known() -> None:
 
 def test_a_number_that_counts_epochs_is_no_step() -> None:
     """The twelfth save comes long after the twelfth step."""
-    run = Run()
+    run = TrainingRun()
     run.train(int(LATE / STEP) + 40)
     run.found += run.pauses.saved(run.now, 12)
     run.train(5)
@@ -82,7 +82,7 @@ def test_a_number_that_counts_epochs_is_no_step() -> None:
 
 def test_a_job_that_begins_at_an_earlier_step_is_measured_from_there() -> None:
     """What its last start has shown is not mixed with it."""
-    run = Run()
+    run = TrainingRun()
     run.train(60)
     run.at = 20
     run.train(4)

@@ -14,14 +14,14 @@ from orchestrator.contract.bucket.limits import COLLECTED_BYTES
 from orchestrator.contract.bucket.object_names import BUNDLES, COLLECTED, ENDS, STARTS
 from orchestrator.emulator.machines.machine_python import base_interpreter, install_python, programs
 from orchestrator.scripts.uv_program import shared_folder
-from tests.agent.agent_lab import BUCKET, AgentLab, Machine
+from tests.agent.agent_lab import BUCKET, AgentLab, AgentMachine
 from tests.agent.test_caches import SETUP, WORKS
 from tests.agent.test_venv import package
 
 JOB, TASK = "jobs/sweep/", "jobs/sweep/tasks/3/"
 
 
-def node(lab: AgentLab, name: str, **changes: object) -> Machine:
+def node(lab: AgentLab, name: str, **changes: object) -> AgentMachine:
     """Return a node that runs task 3 of the job; its machine has no other tasks."""
     own = {"PREFIX": TASK, "JOB_PREFIX": JOB, "TASK": "3", **changes}
     machine = lab.machine(f"{name}/tasks/sweep", **own)
@@ -29,7 +29,7 @@ def node(lab: AgentLab, name: str, **changes: object) -> Machine:
     return machine
 
 
-def start(machine: Machine) -> Machine:
+def start(machine: AgentMachine) -> AgentMachine:
     """Let Slurm start the task."""
     return machine.start(machine.command("task"))
 
@@ -123,7 +123,7 @@ def test_tasks_of_one_job_have_their_packages_in_common_on_all_nodes(lab: AgentL
     wheels, files = tmp_path / "wheels", lab.folder / "files"
     package(wheels, "first_package")
 
-    def run(task: int) -> Machine:
+    def run(task: int) -> AgentMachine:
         shutil.rmtree(files, ignore_errors=True)
         shutil.rmtree(lab.folder / "m", ignore_errors=True)
         install_python(files, base_interpreter(), shared_folder() / "pip")

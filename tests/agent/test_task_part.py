@@ -11,27 +11,27 @@ from orchestrator.agent.fleet.task import AGAIN
 from orchestrator.agent.fleet.task_part import SHARE, VARIABLE, TaskPart, given
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from orchestrator.emulator.http.router import Request, Response
-from tests.agent.agent_lab import AgentLab, Machine, is_alive, lines_of_the_job
+from tests.agent.agent_lab import AgentLab, AgentMachine, is_alive, lines_of_the_job
 
 JOB, TASK = "jobs/wide/", "jobs/wide/tasks/0/"
 MEGASCALE = "env | grep -E '^(MEGASCALE_|TPU_WORKER_)' | sort; "
 
 
-class Fleet:
+class TaskNodes:
     """Nodes of two hosts each, whose followers run; what Slurm does is done by `start`."""
 
     def __init__(self, lab: AgentLab, **job: object) -> None:
         self.lab, self.machines = lab, {}
         lab.put(f"{JOB}{BUNDLES}{lab.code}.tar.gz", lab.read(f"{BUNDLES}{lab.code}.tar.gz"))
         (lab.folder / "template").mkdir()
-        job_env = Machine(lab, lab.folder / "template", {"TARGET_STEPS": 40, **job}).env
+        job_env = AgentMachine(lab, lab.folder / "template", {"TARGET_STEPS": 40, **job}).env
         own = ("TPUCTL_ROOT", "TPUCTL_WORKER_ID", "TPUCTL_WORKERS", "HOME", "TPUCTL_INCARNATION")
         lines = "".join(f"{key}={shlex.quote(value)}\n" for key, value in job_env.items() if key not in own)
         self.script = (
             'machine=$(cd "$(dirname "$0")" && pwd -P)\nmachine=${machine%/slurm/spool/*}\nset -a\n'
             f'{lines}. "$machine/machine.env"\nTPUCTL_ROOT=$machine/tasks/wide TPUCTL_TASK=0\n'
             f"TPUCTL_JOB_PREFIX={JOB} TPUCTL_PREFIX={TASK}\n"
-            f'exec {shlex.join(Machine.command(Machine, "task"))} >>"$machine/agent.log" 2>&1\n'  # type: ignore[arg-type]
+            f'exec {shlex.join(AgentMachine.command(AgentMachine, "task"))} >>"$machine/agent.log" 2>&1\n'  # type: ignore[arg-type]
         )
         lab.put(f"{SUBMISSIONS}wide.json", json.dumps({"order": {"script": self.script}}).encode())
 
@@ -48,7 +48,7 @@ class Fleet:
             self.machines[name, worker] = machine.start(machine.command("follow"))
             self.lab.machines.append(_Task(machine.root))  # type: ignore[arg-type]
 
-    def start(self, *nodes: str) -> Machine:
+    def start(self, *nodes: str) -> AgentMachine:
         """Start the task on the first of the nodes."""
         first = self.machines[nodes[0], 0]
         slurm = self.lab.machine(f"{nodes[0]}-w0/slurm")
@@ -67,7 +67,7 @@ def heartbeats(lab: AgentLab, start: int) -> list[dict[str, object]]:
 
 def test_two_slices_of_two_hosts_are_four_workers_of_one_claim(lab: AgentLab) -> None:
     """Each of them has the variables that JAX and libtpu read, and the end is marked once."""
-    fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
+    fleet = TaskNodes(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
     fleet.node("n-001")
     fleet.node("n-002")
     assert fleet.start("n-001", "n-002").wait() == 0
@@ -89,7 +89,7 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
     lab: AgentLab,
 ) -> None:
     """It would boot for a task that is over, and commit again what is committed."""
-    fleet = Fleet(lab)
+    fleet = TaskNodes(lab)
     fleet.node("n-001")
     looks = 0
 
@@ -109,7 +109,7 @@ def test_a_worker_that_is_done_does_not_run_again_while_worker_0_has_not_reporte
 def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_record(lab: AgentLab) -> None:
     """Without it the next one would commit again what is committed, be refused, and hold up all the others."""
     go = lab.folder / "go"
-    fleet = Fleet(lab, _WAITS_FOR=go)
+    fleet = TaskNodes(lab, _WAITS_FOR=go)
     fleet.node("n-001")
     task = fleet.start("n-001")
     task.until(lambda: 1 in {worker for _, worker in committed(lab)}, "a commit of the machine that follows")
@@ -125,7 +125,7 @@ def test_an_agent_that_is_killed_on_a_machine_that_follows_goes_on_from_its_reco
 
 def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: AgentLab) -> None:
     """There libtpu asks the metadata server."""
-    fleet = Fleet(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
+    fleet = TaskNodes(lab, COMMAND=f"{MEGASCALE}exec python3 train.py")
     fleet.node("n-001")
     assert fleet.start("n-001").wait() == 0
     log = b"".join(lab.read(name) for name in lab.names(f"{TASK}logs/g1/w0/")).decode()
@@ -135,7 +135,7 @@ def test_one_slice_of_two_hosts_has_no_variables_of_several(lab: AgentLab) -> No
 
 def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: AgentLab) -> None:
     """A slice that was cut off wakes up to a newer start: what it has made since is not committed."""
-    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    fleet = TaskNodes(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     for name in ("n-001", "n-002", "n-003"):
         fleet.node(name)
     first = fleet.start("n-001", "n-002")
@@ -164,7 +164,7 @@ def test_a_new_start_takes_the_living_nodes_along_and_no_other_commits(lab: Agen
 
 def test_a_task_that_is_cancelled_stops_on_all_machines(lab: AgentLab) -> None:
     """Slurm ends it on the first one; no new start comes that would fence the others."""
-    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    fleet = TaskNodes(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     fleet.node("n-001")
     fleet.node("n-002")
     first = fleet.start("n-001", "n-002")
@@ -180,7 +180,7 @@ def test_a_task_that_is_cancelled_stops_on_all_machines(lab: AgentLab) -> None:
 
 def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab: AgentLab) -> None:
     """Slurm has given its node to another task meanwhile."""
-    fleet = Fleet(lab)
+    fleet = TaskNodes(lab)
     fleet.node("n-001")
     later = {"job": "other", "task": "7", "incarnation": 1, "slice": 0, "slices": 1}
     rest = {"coordinator": "10.0.0.9", "heartbeat": 1.0, "at": 1e11}
@@ -191,7 +191,7 @@ def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab:
 
 def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: AgentLab) -> None:
     """One machine has one task, and its TPU one process."""
-    fleet = Fleet(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
+    fleet = TaskNodes(lab, TARGET_STEPS=100000, _STEPS=100000, _STEP_SECONDS=0.05)
     for name in ("n-001", "n-002", "n-003"):
         fleet.node(name)
     first = fleet.start("n-001", "n-002")
@@ -209,19 +209,19 @@ def committed(lab: AgentLab, incarnation: int = 1) -> set[tuple[int, int]]:
     return {(int(p[-3]), int(p[-1][1:].split(".")[0])) for p in parts if p[-2] == f"g{incarnation}"}
 
 
-def saves(fleet: Fleet, node: str, worker: int) -> set[int]:
+def saves(fleet: TaskNodes, node: str, worker: int) -> set[int]:
     """Return the steps that lie finished on one machine."""
     folder = fleet.machines[node, worker].root / "tasks" / "wide" / "checkpoints"
     return {int(one.parent.name.split("-")[1]) for one in folder.glob("step-*/COMPLETE")}
 
 
-def jobs(fleet: Fleet, node: str, worker: int) -> list[int]:
+def jobs(fleet: TaskNodes, node: str, worker: int) -> list[int]:
     """Return the processes of the task on one machine."""
     root = fleet.machines[node, worker].root / "tasks" / "wide"
-    return Machine.job_processes(_At(root))  # type: ignore[arg-type]
+    return AgentMachine.job_processes(_At(root))  # type: ignore[arg-type]
 
 
-def agents(fleet: Fleet, node: str) -> list[int]:
+def agents(fleet: TaskNodes, node: str) -> list[int]:
     """Return the agents that run the task on the machines of a node."""
     locks = [fleet.machines[node, worker].root / "tasks" / "lock" for worker in (0, 1)]
     return [int(lock.read_text().split()[0]) for lock in locks]

@@ -20,7 +20,7 @@ from orchestrator.contract.bucket.uncommitted_manifest import (
     outputs_before,
     parse,
 )
-from tests.agent.agent_lab import AgentLab, Machine
+from tests.agent.agent_lab import AgentLab, AgentMachine
 
 FLAT = """\
 import os, sys, time
@@ -36,7 +36,7 @@ sys.exit(int(os.environ.get("STATUS", "0")))
 """
 
 
-def flat(lab: AgentLab, name: str = "m0", script: str = FLAT, **changes: object) -> Machine:
+def flat(lab: AgentLab, name: str = "m0", script: str = FLAT, **changes: object) -> AgentMachine:
     """Return a machine whose job saves under names that no format takes."""
     code = lab.put_bundle({"train.py": script.encode()})
     return lab.machine(name, BUNDLE=code, JOB_DIGEST="d1", **changes)

@@ -4,7 +4,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.fleet.watch import REFUSED_SECONDS, Refusals
 
 
-class Lines(Reporter):
+class LineReporter(Reporter):
     """Keep what is said."""
 
     def __init__(self):
@@ -17,7 +17,7 @@ class Lines(Reporter):
 
 def test_a_refusal_is_reported_once_and_again_when_more_nodes_have_met_it():
     """However often each of them asks; another zone and another cause are news at once."""
-    lines = Lines()
+    lines = LineReporter()
     refusals = Refusals(lines)
     for second in range(int(REFUSED_SECONDS)):
         refusals.take(f"n-{second % 9}", "z-a", "quota", 1000.0 + second)

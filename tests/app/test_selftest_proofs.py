@@ -8,7 +8,7 @@ from orchestrator.app.selftest.proofs import COUNT_CHIPS, StageError, chips_text
 from orchestrator.google import project_reader
 from orchestrator.scripts.shipped import remote_script
 from tests.cli.cli_kit import stray_vm
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 from tests.scenarios.test_selftest import WORDS, ends, stages
 
@@ -45,7 +45,7 @@ def test_the_local_cloud_does_not_claim_a_chip():
 @pytest.fixture
 def cloud(tmp_path):
     """Give a new project."""
-    with Cloud(tmp_path, fresh_project=True).open() as made:
+    with VirtualCloud(tmp_path, fresh_project=True).open() as made:
         ends(made)
         yield made
 

@@ -20,7 +20,7 @@ BODY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + os.urandom(32)).decode
 KEY = f"ssh-ed25519 {BODY}"
 
 
-class Connection:
+class LostConnection:
     """Stand for a connection that is made by the host's published key, and is lost at the next check."""
 
     alive = False
@@ -42,7 +42,7 @@ def keep_open(monkeypatch, hosts):
     monkeypatch.setattr(tunnels, "_host", lambda *_: waiting.pop(0))
     monkeypatch.setattr(tunnels, "_over", lambda *_: None if waiting else UsageError("it is over"))
     monkeypatch.setattr(tunnels, "_reach", lambda *words, **_: reached.append(words[2].name) or (None, ""))
-    ssh = SimpleNamespace(connect=Connection)
+    ssh = SimpleNamespace(connect=LostConnection)
     session = SimpleNamespace(clock=VirtualClock(), ssh=ssh, reporter=Reporter())
     service = tunnels.Service("notebook", "tpu", 8888)
     tunnel = SimpleNamespace(lead=lambda _: None)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
@@ -19,7 +19,7 @@ def nobody(monkeypatch, tmp_path, tmp_path_factory):
 @pytest.fixture
 def cloud(tmp_path):
     """Give a cloud on a virtual clock, with nothing in it."""
-    with Cloud(tmp_path).open() as made:
+    with VirtualCloud(tmp_path).open() as made:
         yield made
 
 

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 ZONE = "europe-west4-b"
@@ -203,7 +203,7 @@ def test_down_asks_a_second_time(cloud, monkeypatch, answer, remaining):
 
 def calls_of_adopt(tmp_path):
     """Return how many mutating calls an undisturbed `adopt` makes."""
-    with Cloud(tmp_path / "counted").open() as one:
+    with VirtualCloud(tmp_path / "counted").open() as one:
         by_hand(one)
         return User(one).run("adopt", "theirs", "--yes").calls
 
@@ -216,7 +216,7 @@ def test_a_kill_at_any_call_is_put_right(tmp_path, then):
     tried = 0
     for number in range(1, total + 1):
         for moment in ("before", "after"):
-            with Cloud(tmp_path / f"{then}-{number}-{moment}").open() as cloud:
+            with VirtualCloud(tmp_path / f"{then}-{number}-{moment}").open() as cloud:
                 by_hand(cloud)
                 user = User(cloud)
                 killed = user.run("adopt", "theirs", "--yes", kill=(number, moment))

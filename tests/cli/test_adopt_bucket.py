@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.emulator.state.storage.stored import Preconditions
 from tests.cli.test_adopt import BODY, ZONE, Keyboard
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 from tests.kit.wire import PROJECT
 
@@ -15,7 +15,7 @@ UNIFORM = {"iamConfiguration": {"uniformBucketLevelAccess": {"enabled": True}}}
 @pytest.fixture
 def cloud(tmp_path):
     """Give a cloud with a bucket that somebody has made."""
-    with Cloud(tmp_path).open() as one:
+    with VirtualCloud(tmp_path).open() as one:
         by_hand(one)
         yield one
 
@@ -162,7 +162,7 @@ def test_a_kill_while_it_is_given_back_is_put_right(tmp_path):
     number, tried = 0, 0
     while True:
         number += 1
-        with Cloud(tmp_path / str(number)).open() as cloud:
+        with VirtualCloud(tmp_path / str(number)).open() as cloud:
             by_hand(cloud)
             cloud.put_object("theirs.txt", b"precious")
             user = user_of(cloud)

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.cli.test_adopt import ZONE, Keyboard
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 NAME, MINE = "their-vm", "me:ssh-ed25519 AAAA mine"
@@ -18,7 +18,7 @@ ACCOUNT = "7000000000-compute@developer.gserviceaccount.com"
 @pytest.fixture
 def cloud(tmp_path):
     """Give a cloud with a VM that somebody has made."""
-    with Cloud(tmp_path).open() as one:
+    with VirtualCloud(tmp_path).open() as one:
         by_hand(one)
         yield one
 
@@ -187,7 +187,7 @@ def test_a_stopped_vm_is_given_back_with_what_remains_to_be_done(cloud):
 )
 def test_another_shape_is_refused_with_the_line_to_change(tmp_path, fields, line):
     """The file says what the machine is, and prices follow from it."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         by_hand(cloud, **fields)
         before = len(cloud.log)
         said = user_of(cloud).run("adopt", "--vm", NAME, "--yes")
@@ -210,7 +210,7 @@ def test_another_shape_is_refused_with_the_line_to_change(tmp_path, fields, line
 )  # fmt: skip
 def test_what_no_line_can_mend_is_refused(tmp_path, made, words, why):
     """Nothing is changed, on the VM or elsewhere."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         by_hand(cloud, **made)
         before = (dict(vm(cloud).labels), dict(vm(cloud).metadata))
         said = user_of(cloud).run("adopt", "--vm", NAME, "--yes", *words)
@@ -270,7 +270,7 @@ def test_of_two_that_adopt_it_at_once_one_is_refused(cloud):
 
 def calls_of_adopt(tmp_path):
     """Return how many mutating calls an undisturbed `adopt --vm` makes."""
-    with Cloud(tmp_path / "counted").open() as one:
+    with VirtualCloud(tmp_path / "counted").open() as one:
         by_hand(one)
         return user_of(one).run("adopt", "--vm", NAME, "--yes").calls
 
@@ -282,7 +282,7 @@ def test_a_kill_at_any_call_is_put_right(tmp_path, then):
     tried = 0
     for number in range(1, total + 1):
         for moment in ("before", "after"):
-            with Cloud(tmp_path / f"{then}-{number}-{moment}").open() as cloud:
+            with VirtualCloud(tmp_path / f"{then}-{number}-{moment}").open() as cloud:
                 by_hand(cloud)
                 user = user_of(cloud)
                 if user.run("adopt", "--vm", NAME, "--yes", kill=(number, moment)).code is not None:

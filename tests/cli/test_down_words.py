@@ -13,14 +13,14 @@ from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentState
 from tests.cli.cli_kit import stray_vm
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 @pytest.fixture
 def user(tmp_path):
     """Give a computer whose deployment is up."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         made = User(cloud, vm={})
         made.up()
         yield made
@@ -325,7 +325,7 @@ def test_the_report_tells_of_a_deployment_that_is_down(user):
 
 def test_down_says_that_a_cost_is_not_known_until_it_has_observed_the_machines(tmp_path):
     """The only `up` was killed right after its first create, so no observation of the machine is recorded."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         user = User(cloud, vm={})
         assert user.run("up", kill=("compute.instances.insert", "after")).code is None
         cloud.wait(3600)
@@ -356,7 +356,7 @@ def test_the_local_cloud_ends_after_what_ran_on_it(bucket, first, capsys):
 
 def test_the_sum_of_down_is_that_of_cost_after_it(tmp_path):
     """A TPU is billed while its deletion begins, too; a sum that grows after the end would be read as a mistake."""
-    with Cloud(tmp_path, latency="realistic").open() as cloud:
+    with VirtualCloud(tmp_path, latency="realistic").open() as cloud:
         user = User(cloud, vm={})
         user.up()
         user.watch(600)

@@ -13,7 +13,7 @@ from orchestrator.config.fleet_job import read_job
 from orchestrator.config.load import load
 from orchestrator.config.schema import json_schema
 from tests.cli.cli_kit import ROOT, document, here, tpuctl
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 FLEETS = ["sweep"]
@@ -324,7 +324,7 @@ def test_code_above_the_project_is_not_sent(source, words, tmp_path, capsys, mon
 
 def test_up_sends_nothing_from_above_the_project(tmp_path):
     """It is refused before the first call that changes something."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         said = User(cloud, job__source="..").run("up", "--json")
         assert (said.code, said.document["code"]) == (2, "TPU-141")
         assert cloud.mutations() == []

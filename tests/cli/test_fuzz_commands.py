@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.figures import record_figures
 from tests.kit.user import User
 
@@ -58,7 +58,7 @@ class Commands(RuleBasedStateMachine):
         super().__init__()
         self.stack = ExitStack()
         folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="tpuctl-fuzz-")))
-        self.cloud = self.stack.enter_context(Cloud(folder, latency="realistic").open())
+        self.cloud = self.stack.enter_context(VirtualCloud(folder, latency="realistic").open())
         self.file, self.struck = {}, float("-inf")
         self.known = {name: User(self.cloud, name) for name in ("home", "away")}
         COUNTED["runs"] += 1

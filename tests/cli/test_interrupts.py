@@ -4,14 +4,14 @@ import signal
 
 import pytest
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 @pytest.fixture
 def user(tmp_path):
     """Give a computer with a deployment file; creating a TPU takes its time."""
-    with Cloud(tmp_path, latency="realistic").open() as cloud:
+    with VirtualCloud(tmp_path, latency="realistic").open() as cloud:
         yield User(cloud)
 
 

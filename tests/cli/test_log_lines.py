@@ -15,7 +15,7 @@ from orchestrator.contract.agent_lines import (
     is_agent_line,
 )
 from orchestrator.domain.events import Event
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 LOST = "--- TPU #1 was lost here; the last lines that it wrote may be lost with it ---"
@@ -128,7 +128,7 @@ def test_each_worker_is_lost_for_itself_and_programs_get_the_log_alone(capsys):
 @pytest.mark.parametrize("words", [(), ("--controller",), ("-f",)])
 def test_logs_before_up_name_what_is_missing(words, tmp_path):
     """Not the answer of Cloud Storage about a bucket that nobody has heard of."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         said = User(cloud).run("logs", *words)
     assert (said.code, "TPU-130" in said.err, "is not up: it has no log" in said.err) == (2, True, True)
     assert "404" not in said.err

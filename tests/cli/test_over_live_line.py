@@ -12,7 +12,7 @@ from orchestrator.cli.views.event_lines import OverLiveLine
 from orchestrator.cli.views.live_line import LiveLine
 
 
-class Terminal(io.StringIO):
+class RecordingTerminal(io.StringIO):
     """A terminal that keeps each write."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Terminal(io.StringIO):
 
 def on_terminal(monkeypatch):
     """Put a terminal in the place of stderr; not a fixture, since pytest sets stderr anew before the test."""
-    found = Terminal()
+    found = RecordingTerminal()
     monkeypatch.setattr(sys, "stderr", found)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 @pytest.fixture
 def user(tmp_path):
     """Give a computer whose deployment has a VM."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         yield User(cloud, vm={})
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.names import region_of
-from tests.kit.cloud import OWN_NOTES, PROJECT, Cloud
+from tests.kit.cloud import OWN_NOTES, PROJECT, VirtualCloud
 from tests.kit.figures import record_figures
 from tests.kit.user import User
 
@@ -129,7 +129,7 @@ def test_up_makes_the_calls_of_the_plan_and_the_second_up_none(tmp_path):
         file = drawn(random)
         folder = tmp_path / str(observed["files"] + refused)
         folder.mkdir()
-        with Cloud(folder).open() as cloud:
+        with VirtualCloud(folder).open() as cloud:
             user = User(cloud, **file)
             adopted(cloud, file)
             plan = user.run("plan", "--json")
@@ -166,7 +166,7 @@ def honest(cloud, user, changes):
 @pytest.mark.parametrize("kind", ["bucket", "vm", "node", "bundle", "job"])
 def test_a_plan_that_leaves_something_out_is_noticed(tmp_path, kind):
     """The comparison finds something: without any one of its changes a plan is not honest."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         user = User(cloud, vm={})
         changes = user.run("plan", "--json").document["changes"]
         shorter = [change for change in changes if change["kind"] != kind]

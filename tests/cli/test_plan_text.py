@@ -4,7 +4,7 @@ import pytest
 from rich.table import Table
 
 from orchestrator.cli.console import page
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 ZONES = ["europe-west4-b", "europe-west4-a"]
@@ -13,7 +13,7 @@ ZONES = ["europe-west4-b", "europe-west4-a"]
 @pytest.fixture
 def user(tmp_path):
     """Give a computer whose deployment may use two zones."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         yield User(cloud, vm={}, tpu__zones=ZONES)
 
 

@@ -20,7 +20,7 @@ from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_status import published_here
 from orchestrator.engine.publish.publisher import CURVE_HERE, Publisher, read_curve
 from tests.cli.test_status_view import body, worker
-from tests.kit.user import Process, User
+from tests.kit.user import CommandProcess, User
 
 
 @pytest.fixture
@@ -326,7 +326,7 @@ def test_logs_are_followed_across_machines_and_a_network_that_fails(cloud, user)
 
 def test_a_wish_is_forgotten_with_the_lease_in_hand(cloud, user):
     """A watch that has stepped aside for a push, and comes back, is not asked for the same push again."""
-    cloud.acting.append(Process(user, ("push",)))
+    cloud.acting.append(CommandProcess(user, ("push",)))
     session = Session(Choice(user.folder / "tpuctl.yaml", (), "gcp"), Reporter())
     with patch.dict("os.environ", user._environment()):
         lease = session.lease

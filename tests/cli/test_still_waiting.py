@@ -8,7 +8,7 @@ from orchestrator.cli.views import still_waiting
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.still_waiting import SILENCE, StillWaiting
 from orchestrator.domain.wait import Wait
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
@@ -61,7 +61,7 @@ def test_up_push_and_down_watch_over_their_own_silence(tmp_path, monkeypatch):
     """From the first call to the last, also without an event or a wait."""
     monkeypatch.setattr(still_waiting, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(still_waiting, "SILENCE", -1.0)
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         user = User(cloud)
         said = user.up()
         ends = {"push": user.run("push"), "down": user.down()}

@@ -69,7 +69,7 @@ def _read(line):
         return b""
 
 
-class Terminal:
+class UserTerminal:
     """A person's terminal with a cache folder of its own; *piped* names what does not go there."""
 
     def __init__(self, folder, address):
@@ -110,7 +110,7 @@ class Terminal:
 def terminal(tmp_path):
     """Give a terminal, before an index whose newest release is 99.1."""
     with index(release("99.1")) as (address, asked):
-        made = Terminal(tmp_path, address)
+        made = UserTerminal(tmp_path, address)
         made.asked = asked
         yield made
 

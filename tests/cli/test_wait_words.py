@@ -7,14 +7,14 @@ import pytest
 from orchestrator.cli.views.status import fitted
 from orchestrator.domain.status import FROM_CLOUD
 from tests.cli.test_status_view import body
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 @pytest.fixture
 def user(tmp_path):
     """Give a computer with a deployment in one zone."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         yield User(cloud)
 
 

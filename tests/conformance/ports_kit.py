@@ -36,21 +36,21 @@ START = 1_800_000_000.123456789  # so that cut fractions of seconds show
 
 
 @dataclass(frozen=True)
-class Case:
+class ContractCase:
     """One sentence of the contract: what to do, on which cloud."""
 
     act: Callable[["CloudUnderTest"], object]
     settings: dict[str, Any]
 
 
-CASES: dict[str, Case] = {}
+CASES: dict[str, ContractCase] = {}
 
 
 def case(**settings: Any) -> Callable[[Callable[["CloudUnderTest"], object]], object]:
     """Register a case; *settings* are those of the local cloud, latency by its profile's name."""
 
     def register(act):
-        CASES[act.__name__] = Case(act, settings)
+        CASES[act.__name__] = ContractCase(act, settings)
         return act
 
     return register
@@ -62,7 +62,7 @@ def each(values: Iterable[Any], **settings: Any) -> Callable[[Callable[..., obje
     def register(act):
         for value in values:
             shown = "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
-            CASES[f"{act.__name__}[{shown}]"] = Case(partial(act, value=value), settings)
+            CASES[f"{act.__name__}[{shown}]"] = ContractCase(partial(act, value=value), settings)
         return act
 
     return register
@@ -169,8 +169,8 @@ __all__ = [
     "VM",
     "WAYS",
     "ZONE",
-    "Case",
     "CloudUnderTest",
+    "ContractCase",
     "a_way",
     "case",
     "each",

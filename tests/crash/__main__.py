@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from tests.crash.explore import Found, abandoned, kills, singles
+from tests.crash.explore import CrashResult, abandoned, kills, singles
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.sigkill import far, real_singles
 from tests.kit.figures import record_figures
@@ -92,7 +92,7 @@ def really(folder, scenario, found, *, every):
 
 def _timed(run, scenario):
     """Make a run in a folder of its own; note its processor time, without that of other processes."""
-    found, began = Found(), time.process_time()
+    found, began = CrashResult(), time.process_time()
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         run(Path(folder), scenario, found)
     found.seconds = time.process_time() - began

@@ -15,7 +15,7 @@ OLD = 20.0
 
 
 @dataclass
-class Found:
+class CrashResult:
     """
     Count what was tried with one scenario, and keep what went wrong.
 

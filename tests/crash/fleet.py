@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.crash.fleet_scenarios import SCENARIOS, FleetCrashLab, Wrong
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
@@ -40,7 +40,7 @@ OPEN = Path("/proc/self/fd")
 
 
 @dataclass
-class Found:
+class FleetCrashResult:
     """Count the steps of one scenario, how many kills were tried, by the way it went on, and what went wrong."""
 
     steps: int = 0
@@ -105,14 +105,14 @@ def explore(scenario, folder, *, first=0, every=1, ways=None):
     Without *ways* one of the scenario's is taken at each point, in turn.
     """
     chosen = scenario.ways if ways is None else ways
-    found, began = Found(), sum(os.times()[:4])
+    found, began = FleetCrashResult(), sum(os.times()[:4])
 
     def wanted(number):
         if number % every != first % every:
             return ()
         return chosen if ways is not None else (chosen[number // every % len(chosen)],)
 
-    with Cloud(folder).open() as cloud:
+    with VirtualCloud(folder).open() as cloud:
         lab = FleetCrashLab(cloud, scenario)
         scenario.before(lab)
         points = Points(cloud, wanted)
@@ -183,7 +183,7 @@ def main():
     wanted = [n for n, s in enumerate(SCENARIOS) if s.name.startswith(tuple(chosen.scenarios or [""]))]
     shares = max(1, SHARES // chosen.every)
     orders = [(number, share) for share in range(shares) for number in wanted]
-    results, began = {SCENARIOS[number].name: Found() for number in wanted}, time.monotonic()
+    results, began = {SCENARIOS[number].name: FleetCrashResult() for number in wanted}, time.monotonic()
     with workers(chosen.jobs) as pool:
         call = partial(_share, every=chosen.every * shares, shares=shares)
         for (number, _), found in zip(orders, pool.map(call, orders), strict=True):

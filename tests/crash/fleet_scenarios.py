@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from tests.kit.user import Owner
+from tests.kit.user import FleetOwner
 
 HERE, ELSEWHERE, DOWN = "typed again", "typed again on another computer", "taken down"
 LEASE = 70.0
@@ -19,7 +19,7 @@ class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of 
 
 
 @dataclass(frozen=True)
-class Scenario:
+class FleetCrashScenario:
     """
     Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
 
@@ -66,7 +66,7 @@ class FleetCrashLab:
     def __init__(self, cloud, scenario):
         self.cloud, self.jobs, self.gone = cloud, {}, False
         file = {"fleet__nodes": 2, "watch__poll": "60s", **scenario.file}
-        self.owner, self.away = Owner(cloud, "home", **file), Owner(cloud, "away", **file)
+        self.owner, self.away = FleetOwner(cloud, "home", **file), FleetOwner(cloud, "away", **file)
 
     @property
     def fleet(self):
@@ -287,23 +287,23 @@ def none_torn(lab):
 
 
 SCENARIOS = (
-    Scenario("up", ("up", "--yes")),
-    Scenario("up, fewer nodes", ("up", "--yes"), before_fewer),
-    Scenario("up, more nodes", ("up", "--yes"), before_more),
-    Scenario("submit", ("submit", "sweep.yaml"), before_submit,
+    FleetCrashScenario("up", ("up", "--yes")),
+    FleetCrashScenario("up, fewer nodes", ("up", "--yes"), before_fewer),
+    FleetCrashScenario("up, more nodes", ("up", "--yes"), before_more),
+    FleetCrashScenario("submit", ("submit", "sweep.yaml"), before_submit,
           lambda lab: queued_once(lab, *(("sweep", number) for number in range(3)))),
-    Scenario("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
-    Scenario("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
-    Scenario("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
-    Scenario("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
-    Scenario("retry", ("retry", "sweep"), before_retry, tried_again),
-    Scenario("watch, a node is lost", ("watch",), before_a_preemption, seconds=400, ways=(HERE, DOWN)),
-    Scenario("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
-    Scenario("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
+    FleetCrashScenario("submit, after another", ("submit", "next.yaml"), before_submit_after, waits_for_it),
+    FleetCrashScenario("cancel", ("cancel", "sweep"), partial(up, job=3, steps=30), cancelled),
+    FleetCrashScenario("hold", ("hold", "sweep"), partial(up, job=4, steps=30), partial(held, wanted=True)),
+    FleetCrashScenario("release", ("release", "sweep"), before_release, partial(held, wanted=False)),
+    FleetCrashScenario("retry", ("retry", "sweep"), before_retry, tried_again),
+    FleetCrashScenario("watch, a node is lost", ("watch",), before_a_preemption, seconds=400, ways=(HERE, DOWN)),
+    FleetCrashScenario("watch, Slurm has forgotten", ("watch",), before_forgetting, seconds=60, ways=(HERE, DOWN)),
+    FleetCrashScenario("watch, the fleet grows", ("watch",), before_growth, none_torn, seconds=100,
           ways=(HERE, DOWN), file=GROWS),
-    Scenario("watch, the fleet shrinks", ("watch",), before_shrinking, none_torn, nodes=0, seconds=200,
+    FleetCrashScenario("watch, the fleet shrinks", ("watch",), before_shrinking, none_torn, nodes=0, seconds=200,
           ways=(HERE, DOWN), file=GROWS),
-    Scenario("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
-    Scenario("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
+    FleetCrashScenario("down", ("down", "--yes"), partial(up, job=3, steps=30), ways=(HERE, ELSEWHERE), gone=True),
+    FleetCrashScenario("down --delete-data", ("down", "--yes", "--delete-data"), partial(up, job=3, steps=30),
           ways=(HERE, ELSEWHERE), gone=True),
 )  # fmt: skip

@@ -34,7 +34,7 @@ from orchestrator.google.factory import open_cloud
 from tests.crash import commands
 from tests.crash.crash_lab import CrashLab, one_thread
 from tests.crash.scenarios import SCENARIOS, SPEC
-from tests.engine.engine_lab import PROJECT, Controller
+from tests.engine.engine_lab import PROJECT, LabController
 from tests.memory_disk import MEMORY
 
 CONTROL = "/control/"
@@ -130,7 +130,7 @@ class Afar:
         return this_process("up", self.clock.now(), yields)
 
     def controller(self, spec, place, **parts):
-        return Controller(self, spec, self.folder / place, **parts)
+        return LabController(self, spec, self.folder / place, **parts)
 
     def step(self, what, make):
         self.point(f"before {what}")

@@ -73,7 +73,7 @@ class NextTry:
 
 
 @dataclass(frozen=True)
-class Scenario:
+class CrashScenario:
     """
     Hold one command: the state it begins in, the command, and the ways to go on after a kill.
 
@@ -274,7 +274,7 @@ LARGER = replace(SPEC, tpu=replace(SPEC.tpu, type="v5litepod-16"))
 def refused(name, error, **settings):
     """Return the scenario of an `up` whose TPU is refused."""
     again = NextTry("up, still refused, then mended", without_answer(commands.up, error), check_mended)
-    return Scenario(
+    return CrashScenario(
         f"up-failed, {name}", foreign_things, without_answer(commands.up, error), (again, MENDED, DOWN_DATA),
         settings=settings,
     )  # fmt: skip
@@ -287,16 +287,16 @@ def check_mended(lab, scenario, before):
 
 
 SCENARIOS = (
-    Scenario("up", foreign_things, commands.up, (UP, DOWN_DATA, DOWN)),
-    Scenario("watch-preempt", preempted, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2),
-    Scenario("resize", running, commands.up, (UP, DOWN_DATA), nodes=2, spec=LARGER),
-    Scenario("down", running, machines_gone, (DOWN, DOWN_DATA)),
-    Scenario("down --delete-data", running, all_gone, (DOWN_DATA,)),
+    CrashScenario("up", foreign_things, commands.up, (UP, DOWN_DATA, DOWN)),
+    CrashScenario("watch-preempt", preempted, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2),
+    CrashScenario("resize", running, commands.up, (UP, DOWN_DATA), nodes=2, spec=LARGER),
+    CrashScenario("down", running, machines_gone, (DOWN, DOWN_DATA)),
+    CrashScenario("down --delete-data", running, all_gone, (DOWN_DATA,)),
     refused("no capacity", CapacityError, stockouts=frozenset({ZONE})),
     refused("no quota", QuotaError, quotas={(QUOTA, ZONE): 0}),
     refused("no permission", AuthError, denied_permissions=frozenset({"tpu.nodes.create"})),
-    Scenario("upgrade", older(checksummed=True), commands.up, (UP, WATCH, DOWN_DATA)),
-    Scenario(
+    CrashScenario("upgrade", older(checksummed=True), commands.up, (UP, WATCH, DOWN_DATA)),
+    CrashScenario(
         "upgrade, first records",
         older(checksummed=False),
         commands.up,
@@ -304,16 +304,18 @@ SCENARIOS = (
         journal=True,
         expires=False,
     ),
-    Scenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
-    Scenario(
+    CrashScenario("done", reported, commands.watch, (DONE, DOWN_DATA), again=commands.watch),
+    CrashScenario(
         "uncommitted", uncommitted, watch_to_uncommitted, (UNCOMMITTED, DOWN), again=watch_to_uncommitted
     ),
-    Scenario("queued", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
-    Scenario("queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED),
-    Scenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
-    Scenario("race", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
-    Scenario("notice", messages, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
-    Scenario(
+    CrashScenario("queued", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), spec=QUEUED),
+    CrashScenario(
+        "queued, preempted", suspended, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=QUEUED
+    ),
+    CrashScenario("queued, down", in_queue, machines_gone, (DOWN, DOWN_DATA), spec=QUEUED),
+    CrashScenario("race", foreign_things, commands.up, (UP, DOWN_DATA, DOWN), nodes=3, spec=RACE, race=True),
+    CrashScenario("notice", messages, commands.watch, (WATCH, UP, DOWN_DATA), nodes=2, spec=PAIR, relay=True),
+    CrashScenario(
         "adopt",
         theirs,
         commands.adopt,
@@ -323,7 +325,7 @@ SCENARIOS = (
         ),
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "down, adopted kept",
         adopted,
         given_back,
@@ -333,7 +335,7 @@ SCENARIOS = (
         ),
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "adopt VM",
         their_vm,
         commands.adopt_vm,
@@ -345,7 +347,7 @@ SCENARIOS = (
         again=commands.adopt_vm,
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "down, adopted VM kept",
         vm_adopted,
         given_back,
@@ -356,14 +358,14 @@ SCENARIOS = (
         spec=WITH_THEIR_VM,
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "adopt bucket",
         their_bucket,
         commands.adopt_bucket,
         (NextTry("adopt again", commands.adopt_bucket, check_running),),
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "down --delete-data, adopted bucket",
         bucket_adopted,
         bucket_back,
@@ -373,7 +375,7 @@ SCENARIOS = (
         ),
         expires=False,
     ),
-    Scenario(
+    CrashScenario(
         "down --delete-data, folder of a bucket",
         folder_used,
         all_gone,
@@ -381,5 +383,5 @@ SCENARIOS = (
         spec=IN_FOLDER,
         expires=False,
     ),
-    Scenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
+    CrashScenario("new settings", running, commands.up, (UP, DOWN), spec=OTHER_JOB),
 )

@@ -74,13 +74,13 @@ def control(lab, what, about):
         lab.remote.put([], about["text"].encode(), "startup", 0o700)
     elif what == "start":
         script = RemoteScript(**about["script"])
-        lab.remote.run_elevated([Host(address) for address in about["addresses"]], script, 0)
+        lab.remote.run_elevated([AddressHost(address) for address in about["addresses"]], script, 0)
     else:
         lab.clock.advance(about["seconds"])
     return {"now": lab.clock.now(), "elapsed": lab.clock.monotonic()}
 
 
-class Host:
+class AddressHost:
     """Name a host by its address."""
 
     def __init__(self, address):

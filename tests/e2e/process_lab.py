@@ -23,7 +23,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.control import call
 from orchestrator.emulator.start_options import Options, save_options
 from orchestrator.errors import LocalCloudError
-from tests.e2e.warm import Command, start
+from tests.e2e.warm import RunningCommand, start
 from tests.kit.waiting import until
 
 REPO = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Done:
+class ProcessResult:
     """What a command left: exit code, standard output, standard error."""
 
     code: int
@@ -68,7 +68,7 @@ class ProcessLab:
     folder: Path
     name: str = "e2e"
     fresh_project: bool = False
-    running: list[Command] = field(default_factory=list)
+    running: list[RunningCommand] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.work = self.folder / "work"
@@ -123,7 +123,7 @@ class ProcessLab:
         """Let a held job go on."""
         (self.folder / "fast.hold").unlink()
 
-    def start(self, *words: str) -> Command:
+    def start(self, *words: str) -> RunningCommand:
         """Start a command and return its process; what it prints goes to files."""
         number = len(self.running)
         with (
@@ -133,11 +133,13 @@ class ProcessLab:
             self.running.append(start(number, words, self.work, self.environment, out, err))
         return self.running[-1]
 
-    def said(self, process: Command) -> str:
+    def said(self, process: RunningCommand) -> str:
         """Return what a command has printed to standard error so far."""
         return (self.folder / f"{process.number}.err").read_text(errors="replace")
 
-    def end(self, process: Command, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT) -> Done:
+    def end(
+        self, process: RunningCommand, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT
+    ) -> ProcessResult:
         """Wait for a command; *expect* is the exit code that it must have."""
         try:
             code = process.wait(seconds)
@@ -146,11 +148,11 @@ class ProcessLab:
                 f"{process.args} still runs after {seconds:.0f} s\n{self.logs_text()}"
             ) from None
         out = (self.folder / f"{process.number}.out").read_text(errors="replace")
-        done = Done(code, out, self.said(process))
+        done = ProcessResult(code, out, self.said(process))
         assert expect is None or code == expect, f"exit code {code}, not {expect}:\n{done.out}\n{done.err}"
         return done
 
-    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT) -> Done:
+    def tpuctl(self, *words: str, expect: int | None = 0, seconds: float = COMMAND_TIMEOUT) -> ProcessResult:
         """Run a command to its end."""
         return self.end(self.start(*words), expect, seconds)
 

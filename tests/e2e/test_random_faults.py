@@ -17,7 +17,7 @@ import pytest
 from orchestrator.emulator.machines.machine_python import base_interpreter, version_of
 from tests.e2e.process_lab import ProcessLab, kill, losses
 from tests.e2e.test_lifetime import unbroken
-from tests.e2e.warm import Command
+from tests.e2e.warm import RunningCommand
 
 pytestmark = pytest.mark.e2e
 STEPS, FAULTS = 150, 6
@@ -29,7 +29,7 @@ class FaultyRun:
 
     def __init__(self, lab: ProcessLab, seed: int) -> None:
         self.lab, self.random = lab, random.Random(seed)
-        self.watch: Command = lab.start("watch")
+        self.watch: RunningCommand = lab.start("watch")
 
     def newest(self) -> str:
         """Return the newest TPU that has a machine."""

@@ -25,7 +25,7 @@ REPO = Path(__file__).parents[2]
 REQUEST_BYTES = 1_000_000
 
 
-class Command:
+class RunningCommand:
     """A running command; the part of subprocess.Popen that the tests use."""
 
     def __init__(self, number: int, words: Sequence[str], reported: FileIO) -> None:
@@ -67,7 +67,7 @@ def start(
     environment: Mapping[str, str],
     out: BinaryIO,
     err: BinaryIO,
-) -> Command:
+) -> RunningCommand:
     """Start `tpuctl WORDS` in *folder*; its standard input is empty."""
     request = json.dumps({"words": list(words), "folder": str(folder), "environment": dict(environment)})
     read, write = os.pipe()
@@ -75,7 +75,7 @@ def start(
         socket.send_fds(_parent(), [request.encode()], [out.fileno(), err.fileno(), write])
     finally:
         os.close(write)
-    return Command(number, words, os.fdopen(read, "rb", buffering=0))
+    return RunningCommand(number, words, os.fdopen(read, "rb", buffering=0))
 
 
 @cache

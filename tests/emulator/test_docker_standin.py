@@ -18,7 +18,7 @@ RUN = ("run", "--rm", "--network=host")
 
 
 @pytest.fixture
-def server() -> Iterator[images.Registry]:
+def server() -> Iterator[images.ImageRegistry]:
     """Serve images for one test."""
     with images.registry() as one:
         one.push("p/train", "1", small_image())

@@ -19,7 +19,7 @@ UPLOAD = "/upload/storage/v1/b/data/o?uploadType=resumable&name=big"
 TPU = f"/projects/{PROJECT}/locations"
 
 
-class Store:
+class RawStorageClient:
     """Speak HTTP to a storage with one bucket."""
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Store:
 
 
 @pytest.fixture
-def store() -> Store:
+def store() -> RawStorageClient:
     """Return a storage."""
-    return Store()
+    return RawStorageClient()
 
 
 # Go: rclone, gcsfuse, the Go client.
@@ -154,7 +154,7 @@ def test_checksums_of_one_upload_must_agree(store):
 
 def test_an_upload_that_was_too_soon_is_ended_by_asking_again():
     """Its session was gone after a 429, so that a client's retry met 404 and the checkpoint was lost."""
-    store = Store()
+    store = RawStorageClient()
     store.storage.objects._interval = 1.0
     ends = []
     for data in (b"one", b"two"):

@@ -10,7 +10,7 @@ from orchestrator.emulator.state.storage.service import Storage
 from tests.emulator.storage_kit import a_storage, put, routed
 
 
-class Bucket:
+class XmlClient:
     """Speak the XML API to a storage with the bucket `data`."""
 
     def __init__(self, storage: Storage) -> None:
@@ -25,9 +25,9 @@ class Bucket:
 
 
 @pytest.fixture
-def bucket() -> Bucket:
+def bucket() -> XmlClient:
     """Return the bucket."""
-    return Bucket(a_storage())
+    return XmlClient(a_storage())
 
 
 def test_an_object_is_put_read_and_deleted(bucket):

@@ -1,7 +1,7 @@
 """
 A deployment under a virtual clock: real engine, real adapters, official clients, local cloud in-process.
 
-Only what has no counterpart in a simulation is stood in for: the machines (`Machines`: they publish host
+Only what has no counterpart in a simulation is stood in for: the machines (`ReportingMachines`: they publish host
 keys and write heartbeats, as agents would) and the way to them (`Push`: it notes what was sent).
 """
 
@@ -34,7 +34,7 @@ from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.pricing.cost_so_far import cost_so_far
-from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Machines, Push
+from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Push, ReportingMachines
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.planning.planning_kit import make_spec
 
@@ -52,11 +52,11 @@ def a_spec(**overrides):
     return make_spec(**{"project": PROJECT, **base, **overrides})
 
 
-class Kill(BaseException):
+class ControllerKilled(BaseException):
     """The controller is dead: nothing in it may catch this."""
 
 
-class Watched(InProcess):
+class WatchedCloud(InProcess):
     """A cloud with an eye on each call: *before* and *after* see the method and path of a mutating request."""
 
     before = after = staticmethod(lambda what: None)
@@ -78,11 +78,11 @@ class EngineLab:
         self.folder = folder
         self.processes, self.ended = [], set()
         self.clock = VirtualClock(start)
-        self.machines = Machines.__new__(Machines)
+        self.machines = ReportingMachines.__new__(ReportingMachines)
         NoMachines.__init__(self.machines)
-        Machines.__init__(self.machines, lab=self)
+        ReportingMachines.__init__(self.machines, lab=self)
         chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
-        self.wire = Watched(
+        self.wire = WatchedCloud(
             self.clock,
             chosen,
             self.machines,
@@ -116,7 +116,7 @@ class EngineLab:
 
     def controller(self, spec=None, state="state", **parts):
         """Return a new controller, as a new process: it knows what disk and bucket hold."""
-        return Controller(self, spec or a_spec(), self.folder / state, **parts)
+        return LabController(self, spec or a_spec(), self.folder / state, **parts)
 
     def up(self, spec=None, ahead=0.0, **options):
         """Bring a deployment up and return its controller."""
@@ -169,7 +169,7 @@ class EngineLab:
         self.machines.report()
 
 
-class Controller:
+class LabController:
     """
     One process of tpuctl: a lease, a record, a journal and the loop.
 
@@ -259,4 +259,4 @@ class Controller:
         return [e.kind for e in self.events]
 
 
-__all__ = ["KEY", "QUOTA", "Controller", "EngineLab", "Kill", "LeaseHeldError", "a_spec"]
+__all__ = ["KEY", "QUOTA", "ControllerKilled", "EngineLab", "LabController", "LeaseHeldError", "a_spec"]

@@ -18,7 +18,7 @@ DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items
 
 
 @dataclass
-class Machines(NoMachines):
+class ReportingMachines(NoMachines):
     """What machines do by themselves: publish a host key at boot, and report while the job runs on them."""
 
     lab: Any = None
@@ -107,7 +107,7 @@ class Machines(NoMachines):
 class Push:
     """The way to machines: note what is sent, start the job where it is asked for."""
 
-    machines: Machines
+    machines: ReportingMachines
     pushes: list = field(default_factory=list)
     error: str = ""
     startup: str = ""

@@ -29,7 +29,7 @@ def due(text="3.2h", **overrides):
     return a_spec(**{**base, "watch__deadline": Until(text), **overrides})
 
 
-class Training:
+class LabTraining:
     """Let the machines of a lab train: steps come with time, and each SAVE-th is committed."""
 
     def __init__(self, lab):
@@ -57,7 +57,7 @@ class Training:
 def lab(tmp_path):
     """Return a cloud whose machines train."""
     lab = EngineLab(tmp_path, latency="scaled")
-    lab.training = Training(lab)
+    lab.training = LabTraining(lab)
     return lab
 
 

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import EngineLab, Kill
+from tests.engine.engine_lab import ControllerKilled, EngineLab
 from tests.engine.test_queued_tpu import queued, ready
 
 ZONE, ELSEWHERE = "us-west4-a", "us-west4-b"
@@ -79,10 +79,10 @@ def test_a_controller_that_dies_at_the_create_leaves_one_request(lab, moment):
 
     def kill(what):
         if what.startswith("POST /v2alpha1/"):
-            raise Kill
+            raise ControllerKilled
 
     setattr(lab.wire, moment, kill)
-    with pytest.raises(Kill):
+    with pytest.raises(ControllerKilled):
         lab.up(flex())
     setattr(lab.wire, moment, lambda what: None)
     lab.up(flex())

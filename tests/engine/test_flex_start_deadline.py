@@ -4,8 +4,8 @@ import pytest
 
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind
-from tests.engine.engine_lab import EngineLab, Kill
-from tests.engine.test_deadline import HOUR, Training, due, tiers, to_the_end
+from tests.engine.engine_lab import ControllerKilled, EngineLab
+from tests.engine.test_deadline import HOUR, LabTraining, due, tiers, to_the_end
 
 ZONE, WITHOUT = "us-west4-a", "us-west4-b"
 FLEX, PLAIN = "tpu.queuedResources.create", "tpu.nodes.create"
@@ -15,7 +15,7 @@ FLEX, PLAIN = "tpu.queuedResources.create", "tpu.nodes.create"
 def lab(tmp_path):
     """Return a cloud whose machines train, without spot."""
     lab = EngineLab(tmp_path, latency="scaled", stockouts=frozenset({f"{ZONE}/spot", f"{WITHOUT}/spot"}))
-    lab.training = Training(lab)
+    lab.training = LabTraining(lab)
     return lab
 
 
@@ -75,12 +75,12 @@ def test_a_controller_that_dies_at_the_request_leaves_one_tpu_and_one_request(la
 
     def kill(what):
         if what.startswith("POST /v2alpha1/"):
-            raise Kill
+            raise ControllerKilled
 
     lab.wire.after = kill
     controller = lab.controller(resort())
     controller.want()
-    with pytest.raises(Kill):
+    with pytest.raises(ControllerKilled):
         controller.run(on_demand_was_paid(lab), passes=2000)
     lab.wire.after = lambda what: None
     again = lab.controller(resort())

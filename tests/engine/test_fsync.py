@@ -12,7 +12,7 @@ from tests.engine.engine_lab import EngineLab
 NOTES = ("journal.jsonl", "record.json")
 
 
-class Disk:
+class PowerLossDisk:
     """Know how much of each file would outlive a loss of power now."""
 
     def __init__(self):
@@ -37,7 +37,7 @@ class Disk:
 @pytest.fixture
 def disk(monkeypatch):
     """Give a disk that sees each `fsync`; of changes side by side, one is made after the other."""
-    made = Disk()
+    made = PowerLossDisk()
     monkeypatch.setattr(atomic_files.os, "fsync", made.sync)
     with one_after_the_other():
         yield made

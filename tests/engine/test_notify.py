@@ -31,7 +31,7 @@ SPEC = make_spec()
 SECRET = "T0/B1/the-secret-part"
 
 
-class Shelf:
+class FailingBucket:
     """A bucket in memory; *broken* refuses, *cut* ends the process at a write, as a kill would."""
 
     def __init__(self):
@@ -93,7 +93,7 @@ def outbox(shelf, *ears, clock=None, said=None):
 
 def test_a_notification_is_sent_once_however_often_it_is_due():
     """Every pass finds it again; so does the next loop, on another computer."""
-    shelf, ear = Shelf(), Ear()
+    shelf, ear = FailingBucket(), Ear()
     box = outbox(shelf, ear)
     for _ in range(3):
         box.add([notification(1), notification(2)])
@@ -116,7 +116,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
             super().send(notification)
 
     broken, ear, said, clock = Broken("broken", fails=2), Ear(), [], VirtualClock()
-    box = outbox(Shelf(), broken, ear, clock=clock, said=said)
+    box = outbox(FailingBucket(), broken, ear, clock=clock, said=said)
     box.add([notification()])
     while (pause := box.deliver()) is not None:
         clock.advance(pause)
@@ -127,7 +127,7 @@ def test_a_receiver_that_breaks_ends_no_notifications():
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
 def test_a_killed_loop_forgets_nothing(cut):
     """Killed before the outbox, after sending, before sending: the next loop sends it, with the same id."""
-    shelf, ear = Shelf(), Ear(fails=0 if cut else 1)
+    shelf, ear = FailingBucket(), Ear(fails=0 if cut else 1)
     shelf.cut = cut
     box = outbox(shelf, ear)
     try:
@@ -144,7 +144,7 @@ def test_a_killed_loop_forgets_nothing(cut):
 
 def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_notified_twice():
     """What fails is said once, not at every try."""
-    clock, shelf, said = VirtualClock(), Shelf(), []
+    clock, shelf, said = VirtualClock(), FailingBucket(), []
     deaf, good = Ear("deaf", fails=12), Ear("good")
     box = outbox(shelf, deaf, good, clock=clock, said=said)
     box.add([notification()])
@@ -160,7 +160,7 @@ def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_
 
 def test_a_bucket_that_refuses_loses_nothing():
     """The next pass brings the same notices."""
-    shelf, ear = Shelf(), Ear()
+    shelf, ear = FailingBucket(), Ear()
     box = outbox(shelf, ear)
     shelf.broken = True
     box.add([notification()])
@@ -173,7 +173,7 @@ def test_a_bucket_that_refuses_loses_nothing():
 
 def test_a_target_that_does_not_want_an_event_is_not_notified():
     """A notice that nobody wants is over at once."""
-    shelf, ear = Shelf(), Ear(events=("failed",))
+    shelf, ear = FailingBucket(), Ear(events=("failed",))
     box = outbox(shelf, ear)
     box.add([notification(1, "done"), notification(1, "failed")])
     assert box.deliver() is None
@@ -190,7 +190,7 @@ def test_a_slow_receiver_holds_no_pass_up():
             super().send(reported)
 
     slow = Slow()
-    postman = OutboxThread(outbox(Shelf(), slow, clock=receivers_clock()))
+    postman = OutboxThread(outbox(FailingBucket(), slow, clock=receivers_clock()))
     postman.add([notification()])
     assert slow.received == []
     assert [remaining.id for remaining in postman.end(0.05)] in ([], ["d-done-1"])

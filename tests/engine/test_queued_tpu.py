@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.cost_so_far import cost_so_far
-from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, EngineLab, Kill, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, ControllerKilled, EngineLab, a_spec
 from tests.kit.records import record_of
 
 CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
@@ -157,12 +157,12 @@ def test_a_controller_killed_after_the_request_finds_it_again(lab):
 
     def kill(what):
         if what.endswith("/queuedResources"):
-            raise Kill
+            raise ControllerKilled
 
     lab.wire.after = kill
     controller = lab.controller(queued())
     controller.want()
-    with pytest.raises(Kill):
+    with pytest.raises(ControllerKilled):
         controller.run(seconds=60)
     lab.wire.after = lambda what: None
     lab.wait(90)

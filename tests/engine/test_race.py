@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import EngineLab, Kill, a_spec
+from tests.engine.engine_lab import ControllerKilled, EngineLab, a_spec
 
 THREE = ["us-central1-b", "us-central1-c", "us-central1-f"]
 THERE = {"tpu__zones": THREE, "tpu__type": "v2-8", "tpu__runtime": "tpu-ubuntu2204-base", "vm": "none"}
@@ -127,13 +127,13 @@ def test_a_controller_that_is_killed_after_each_create_continues_the_race(slow):
         nonlocal killed
         if what.startswith("POST /v2/") and what.endswith("/nodes") and killed < 3:
             killed += 1
-            raise Kill
+            raise ControllerKilled
 
     slow.wire.after = kill
     for _ in range(3):
         try:
             slow.controller(RACE).up()
-        except Kill:
+        except ControllerKilled:
             continue
     slow.wire.after = lambda what: None
     assert killed >= 1

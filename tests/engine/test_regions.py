@@ -5,7 +5,7 @@ import pytest
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, Kill, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, ControllerKilled, EngineLab, a_spec
 
 AWAY, FURTHER = "us-west4-a", "us-central1-a"
 TWO = {"tpu__zones": [ZONE, AWAY], "tpu__across_regions": True}
@@ -72,10 +72,10 @@ def test_a_kill_around_a_create_leaves_one_tpu_in_one_of_the_regions(tmp_path, m
         if what.startswith("POST") and what.endswith("/nodes"):
             observed += 1
             if observed == number:
-                raise Kill
+                raise ControllerKilled
 
     setattr(lab.wire, moment, kill)
-    with pytest.raises(Kill):
+    with pytest.raises(ControllerKilled):
         lab.up(SPEC)
     setattr(lab.wire, moment, lambda what: None)
     lab.wait(300)

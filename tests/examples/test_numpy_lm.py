@@ -19,7 +19,7 @@ np = pytest.importorskip("numpy", reason="numpy comes with tpuctl[local]")
 EXAMPLE = Path(__file__).parents[2] / "examples/numpy-lm"
 
 
-class Run:
+class ScriptRun:
     """One start of train.py, with output in a file. *flags* are passed with their names."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Run:
         finally:
             self.process.kill()
 
-    def until(self, pattern: str, seconds: float = 60) -> "Run":
+    def until(self, pattern: str, seconds: float = 60) -> "ScriptRun":
         def printed() -> bool:
             ended = self.process.poll() is not None
             found = re.search(pattern, self.text()) is not None
@@ -73,7 +73,7 @@ class Run:
 
 def test_loss_falls(tmp_path):
     """It learns: the loss after 200 steps is well below that of guessing."""
-    run = Run(tmp_path, steps=200)
+    run = ScriptRun(tmp_path, steps=200)
     assert run.wait() == 0
     losses = run.losses()
     assert float(losses[1]) > 4.5
@@ -82,12 +82,12 @@ def test_loss_falls(tmp_path):
 
 def test_killed_run_resumes_bit_for_bit(tmp_path):
     """SIGKILL twice, then to the end: every loss and the last state equal those of an unbroken run."""
-    straight = Run(tmp_path, "straight")
+    straight = ScriptRun(tmp_path, "straight")
     for step in (25, 47):
-        broken = Run(tmp_path, "broken", step_seconds=0.02).until(f"step {step} loss")
+        broken = ScriptRun(tmp_path, "broken", step_seconds=0.02).until(f"step {step} loss")
         broken.process.kill()
         broken.wait()
-    broken = Run(tmp_path, "broken")
+    broken = ScriptRun(tmp_path, "broken")
     assert (straight.wait(), broken.wait()) == (0, 0)
     assert re.findall(r"resumed from step (\d+)", broken.text()) == ["20", "40"]
     assert broken.losses() == straight.losses()
@@ -96,14 +96,14 @@ def test_killed_run_resumes_bit_for_bit(tmp_path):
 
 def test_sigterm_saves_the_current_step(tmp_path):
     """SIGTERM leaves a complete checkpoint of the very step, status 143, and the same end as without."""
-    straight = Run(tmp_path, "straight")
-    run = Run(tmp_path, "asked", step_seconds=0.02).until("step 23 loss")
+    straight = ScriptRun(tmp_path, "straight")
+    run = ScriptRun(tmp_path, "asked", step_seconds=0.02).until("step 23 loss")
     run.process.send_signal(signal.SIGTERM)
     assert run.wait() == 143
     saved = int(re.findall(r"saved step (\d+)", run.text())[0])
     assert saved >= 23
     assert (run.out / f"step-{saved:06d}/COMPLETE").exists()
-    again = Run(tmp_path, "asked")
+    again = ScriptRun(tmp_path, "asked")
     assert (straight.wait(), again.wait()) == (0, 0)
     assert f"resumed from step {saved}" in again.text()
     assert again.state() == straight.state()
@@ -111,11 +111,11 @@ def test_sigterm_saves_the_current_step(tmp_path):
 
 def test_torn_checkpoint_is_ignored(tmp_path):
     """A step folder without its marker is not resumed from, and is written again when its step comes."""
-    assert Run(tmp_path, steps=20).wait() == 0
+    assert ScriptRun(tmp_path, steps=20).wait() == 0
     torn = tmp_path / "out/step-000030"
     torn.mkdir()
     (torn / "state.npz").write_bytes(b"half")
-    run = Run(tmp_path, steps=30)
+    run = ScriptRun(tmp_path, steps=30)
     assert run.wait() == 0
     assert "resumed from step 20" in run.text()
     assert run.state(30)
@@ -124,7 +124,7 @@ def test_torn_checkpoint_is_ignored(tmp_path):
 def test_keeps_two_and_reports_progress(tmp_path):
     """Old checkpoints go, and the progress file holds the last step."""
     progress = tmp_path / "progress.json"
-    run = Run(tmp_path, environment={"TPUCTL_PROGRESS_FILE": str(progress)})
+    run = ScriptRun(tmp_path, environment={"TPUCTL_PROGRESS_FILE": str(progress)})
     assert run.wait() == 0
     assert sorted(path.name for path in run.out.iterdir()) == ["step-000050", "step-000060"]
     assert progress.read_text().startswith('{"step": 60, "loss": ')
@@ -138,7 +138,7 @@ def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
         "TPUCTL_SAVE_EVERY_SECONDS": "1000", "TPUCTL_SAVE_EVERY_FILE": str(reported),
         "TPUCTL_PROGRESS_FILE": str(progress),
     }  # fmt: skip
-    run = Run(tmp_path, environment=environment, steps=40, step_seconds=0.05, keep=100)
+    run = ScriptRun(tmp_path, environment=environment, steps=40, step_seconds=0.05, keep=100)
     assert run.wait() == 0
     saved = sorted(int(path.name[5:]) for path in run.out.iterdir())
     assert saved[0] > 10, "nothing is saved in the first second"
@@ -147,12 +147,12 @@ def test_saves_at_the_given_interval_also_when_it_changes(tmp_path):
     assert json.loads(progress.read_text())["save_pause"] > 0
 
 
-def gang(folder: Path, tag: str, job: str, port: int, **flags) -> list[Run]:
+def gang(folder: Path, tag: str, job: str, port: int, **flags) -> list[ScriptRun]:
     """Start four workers on loopback; each worker *n* saves to `<tag><n>`."""
     hosts = ",".join(f"127.77.{port % 250}.{worker + 1}" for worker in range(4))
     common = {"TPUCTL_WORKERS": "4", "TPUCTL_WORKER_HOSTS": hosts, "TPUCTL_JOB": job}
     return [
-        Run(folder, f"{tag}{worker}", {**common, "TPUCTL_WORKER_ID": str(worker)}, port=port, **flags)
+        ScriptRun(folder, f"{tag}{worker}", {**common, "TPUCTL_WORKER_ID": str(worker)}, port=port, **flags)
         for worker in range(4)
     ]
 
@@ -195,6 +195,6 @@ def test_gang_stops_at_one_step(tmp_path, port):
 def test_gang_gives_up_without_a_worker(tmp_path):
     """Worker 0 says who is missing instead of waiting for ever."""
     environment = {"TPUCTL_WORKERS": "2", "TPUCTL_WORKER_HOSTS": "127.0.0.1,127.0.0.2"}
-    run = Run(tmp_path, environment=environment, join_seconds=0.5, port=0)
+    run = ScriptRun(tmp_path, environment=environment, join_seconds=0.5, port=0)
     assert run.wait() == 1
     assert "waited in vain for workers [1]" in run.text()

@@ -18,7 +18,7 @@ from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from tests.agent.agent_lab import BUCKET, AgentLab, running_lab
-from tests.formats.layouts import LAYOUTS, Layout, Save, steps
+from tests.formats.layouts import LAYOUTS, Save, SaveLayout, steps
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 BEGIN, END = "<!-- table: begin (python -m tests.formats.table) -->", "<!-- table: end -->"
@@ -26,7 +26,7 @@ PARTS = (0.1, 0.5, 0.999)
 
 
 @dataclass(frozen=True)
-class Row:
+class FormatRow:
     """Hold what a run found of one layout, in words."""
 
     layout: str
@@ -73,7 +73,7 @@ def put(root: Path, saved: Save) -> None:
         path.write_bytes(data)
 
 
-def row_of(layout: Layout, lab: FormatLab) -> Row:
+def row_of(layout: SaveLayout, lab: FormatLab) -> FormatRow:
     """Run one layout. Raises AssertionError where it is not as it must be."""
     lab.clear()
     seen, committed, restored = _local(layout, lab)
@@ -84,10 +84,10 @@ def row_of(layout: Layout, lab: FormatLab) -> Row:
     else:
         lab.clear()
         found = _in_bucket(layout, lab)
-    return Row(layout.name, layout.format or "-", seen, committed, torn, restored, *found)
+    return FormatRow(layout.name, layout.format or "-", seen, committed, torn, restored, *found)
 
 
-def _local(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
+def _local(layout: SaveLayout, lab: FormatLab) -> tuple[str, str, str]:
     """Save twice, commit each, and restore the newest to an empty disk."""
     context = lab.context()
     context.committer.begin(1, None)
@@ -129,7 +129,7 @@ def _same(root: Path, saved: dict[str, bytes]) -> None:
         assert (root / name).read_bytes() == data or name in ("checkpoint", "last.json"), f"{name} differs"
 
 
-def _torn(layout: Layout, lab: FormatLab) -> str:
+def _torn(layout: SaveLayout, lab: FormatLab) -> str:
     """Commit an older save, then write a newer one as kills may leave it, in many ways; none is committed."""
     cuts = 0
     for remaining in _remains(layout):
@@ -153,7 +153,7 @@ def _torn(layout: Layout, lab: FormatLab) -> str:
     return f"yes, {cuts} cuts"
 
 
-def _remains(layout: Layout) -> list[Save]:
+def _remains(layout: SaveLayout) -> list[Save]:
     """Return what kills leave of the save of step 40: fewer files, or one that is cut."""
     saved = layout.write(40)
     counts = range(1, len(saved)) if not layout.in_place and not layout.copies else ()
@@ -166,7 +166,7 @@ def _remains(layout: Layout) -> list[Save]:
     return found
 
 
-def _tells_when_cut(layout: Layout, name: str) -> bool:
+def _tells_when_cut(layout: SaveLayout, name: str) -> bool:
     """Leave out files whose order of writing proves them, and fairseq's copy, which it repairs."""
     if name == "checkpoint_last.pt":
         return False
@@ -190,7 +190,7 @@ class _Store:
         return StoredObject(name=name, data=data, generation=1, size=len(data), updated=0.0)
 
 
-def _in_bucket(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
+def _in_bucket(layout: SaveLayout, lab: FormatLab) -> tuple[str, str, str]:
     """Write two saves straight to the bucket, the second one object by object."""
     context = lab.context(in_bucket=True)
     for name, data in layout.write(20):
@@ -222,7 +222,7 @@ def _in_bucket(layout: Layout, lab: FormatLab) -> tuple[str, str, str]:
     return seen, "objects are whole" if whole else "yes", path.rsplit("/checkpoints/", 1)[-1]
 
 
-def _single(layout: Layout) -> bool:
+def _single(layout: SaveLayout) -> bool:
     return len(layout.write(1)) == 1 or layout.format == "files"
 
 
@@ -232,14 +232,14 @@ def _second(store: _Store) -> int | None:
     return next((one.step for one in found if one.complete), None)
 
 
-def rows() -> list[Row]:
+def rows() -> list[FormatRow]:
     """Run every layout."""
     with tempfile.TemporaryDirectory() as folder, running_lab(Path(folder)) as agents:
         lab = FormatLab(agents)
         return [row_of(layout, lab) for layout in LAYOUTS]
 
 
-def text_of(found: list[Row]) -> str:
+def text_of(found: list[FormatRow]) -> str:
     """Return the table in Markdown."""
     head = (
         "| layout | `auto` calls it | seen | committed | torn one refused | restored "

@@ -15,7 +15,7 @@ EVERY = 2.5
 """Seconds between two saves."""
 
 
-class Job:
+class ScriptedJob:
     """Act one job: *write* is called with the seconds since its start, four times a second."""
 
     def __init__(self, context: AgentContext, clock: VirtualClock) -> None:
@@ -39,19 +39,19 @@ class Job:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
+def job(tmp_path: Path) -> Iterator[ScriptedJob]:
     """Return a job on a machine whose agent looks each 5 s, in time that does not pass by itself."""
     clock = VirtualClock()
     with running_lab(tmp_path) as lab:
         machine = lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
-        yield Job(machine.context(clock), clock)
+        yield ScriptedJob(machine.context(clock), clock)
 
 
 @pytest.mark.parametrize(
     ("keep", "seconds", "step"), [(99, 5.0, 10), (2, 5.0, 10), (1, 12.5, 50)], ids=["all", "two", "one"]
 )
 def test_the_first_of_many_quick_saves_is_committed_soon(
-    job: Job, keep: int, seconds: float, step: int
+    job: ScriptedJob, keep: int, seconds: float, step: int
 ) -> None:
     """A save is finished once the next one is there; one that is deleted at once counts as the fifth new file."""
 
@@ -65,7 +65,7 @@ def test_the_first_of_many_quick_saves_is_committed_soon(
     assert job.first_commit(write) == (seconds, step)
 
 
-def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: Job) -> None:
+def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: ScriptedJob) -> None:
     """Each is another file, so five are counted in as many saves."""
 
     def write(now: float) -> None:
@@ -76,7 +76,7 @@ def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: Job)
     assert job.first_commit(write) == (12.5, 0)
 
 
-def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: Job) -> None:
+def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: ScriptedJob) -> None:
     """A pickle after a pickle in one file: what is there is whole at each look, and not the whole save."""
 
     def write(now: float) -> None:
@@ -87,7 +87,7 @@ def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: Job) 
     assert job.first_commit(write, 18.0) is None
 
 
-def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: Job) -> None:
+def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: ScriptedJob) -> None:
     """The job may be deleting the files of the one before, of which only one is left."""
 
     def write(now: float) -> None:
@@ -103,7 +103,7 @@ def test_a_save_of_several_files_is_not_finished_by_the_next_one(job: Job) -> No
     assert job.first_commit(write, 4.5) is None
 
 
-def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: Job) -> None:
+def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: ScriptedJob) -> None:
     """What is saved and not committed yet is lost by a kill; after a commit the usual time passes."""
     committer = job.context.committer
     committer.begin(1, None)
@@ -116,6 +116,6 @@ def test_a_look_that_found_nothing_to_commit_is_soon_followed_by_another(job: Jo
 
 
 @pytest.mark.parametrize(("took", "pause"), [(0.001, 0.25), (0.05, 1.0), (2.0, 5.0)])
-def test_looks_take_a_twentieth_of_the_time_at_most(job: Job, took: float, pause: float) -> None:
+def test_looks_take_a_twentieth_of_the_time_at_most(job: ScriptedJob, took: float, pause: float) -> None:
     """A large folder is listed, or a large file read, no more often than each 5 s."""
     assert job.context.local.pause_after(took) == pause

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.agent.agent_lab import running_lab
-from tests.formats.layouts import LAYOUTS, Layout
+from tests.formats.layouts import LAYOUTS, SaveLayout
 from tests.formats.table import PAGE, FormatLab, in_page, row_of, text_of
 
 
@@ -17,7 +17,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FormatLab]:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda one: one.name)
-def test_the_page_says_what_a_run_of_the_layout_finds(lab: FormatLab, layout: Layout) -> None:
+def test_the_page_says_what_a_run_of_the_layout_finds(lab: FormatLab, layout: SaveLayout) -> None:
     """The row of docs/formats.md is the row of this run, and none of its cells is empty."""
     line = text_of([row_of(layout, lab)]).splitlines()[-1]
     assert line in PAGE.read_text().splitlines(), "write it anew: python -m tests.formats.table"

@@ -10,7 +10,7 @@ DOUBLE_SECONDS = 120.0
 """Seconds that an older node may exist beside the newest while its deletion is requested again."""
 
 
-class Checks:
+class CloudChecks:
     """Checks after every advance of the clock; `verdict` holds the violations as texts."""
 
     def __init__(self, cloud):

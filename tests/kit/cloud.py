@@ -32,9 +32,9 @@ from orchestrator.errors import TpuctlError
 from orchestrator.scripts import uv_program
 from orchestrator.threads import one_after_the_other
 from tests.conformance.discovery import Witness
-from tests.engine.engine_lab import Kill
-from tests.kit.checks import Checks
-from tests.kit.machines import Machines, Ssh
+from tests.engine.engine_lab import ControllerKilled
+from tests.kit.checks import CloudChecks
+from tests.kit.machines import CloudMachines, CloudSsh
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import ACCOUNT, PROJECT, WIRE, wired_cloud
 
@@ -48,7 +48,7 @@ OWN_NOTES = ".tpuctl/"
 
 
 @dataclass(frozen=True)
-class Call:
+class MutatingCall:
     """One mutating call: its time, method, resource, and the status of its answer."""
 
     at: float
@@ -57,7 +57,7 @@ class Call:
     status: int
 
 
-class Cloud:
+class VirtualCloud:
     """The cloud, its clock, and the running commands: in *acting* the innermost one is last."""
 
     current = None
@@ -65,7 +65,7 @@ class Cloud:
     def __init__(self, folder, latency="scaled", **settings):
         self.folder = folder
         self.clock = CloudClock(self)
-        self.machines = Machines(self)
+        self.machines = CloudMachines(self)
         chosen = LocalCloudSettings(**{"latency": PROFILES[latency], "fresh_project": False, **settings})
         self.inside = InProcess(self.clock, chosen, self.machines)
         self.model, self.storage, self.router = self.inside.cloud, self.inside.storage, self.inside.router
@@ -73,7 +73,7 @@ class Cloud:
         self.log, self.plans, self.slurm = [], [], []
         self.queue = None
         self.distort = lambda method, response: response
-        self.checks = Checks(self)
+        self.checks = CloudChecks(self)
         self.witness = Witness()
 
     # The cloud's true state, independent of any client.
@@ -155,7 +155,7 @@ class Cloud:
             for lease in list(process.leases):
                 with suppress(TpuctlError):
                     lease.keep()
-        except Kill:
+        except ControllerKilled:
             # A command that another one waits in ends at its own next step: the other one goes on.
             if process is foreground:
                 raise
@@ -179,7 +179,7 @@ class Cloud:
             return self.distort(method, self._dispatched(request))
         process.before_call(f"{method} {name}")
         response = self.distort(method, self._dispatched(request))
-        self.log.append(Call(self.clock.monotonic(), method, name, response.status))
+        self.log.append(MutatingCall(self.clock.monotonic(), method, name, response.status))
         if method == "storage.buckets.delete" and response.status < 400:
             self.checks.newest.pop(name, None)  # Its user deleted it, so it is not missing.
         process.after_call(f"{method} {name}")
@@ -201,7 +201,7 @@ class Cloud:
     @contextmanager
     def open(self):
         """Be the cloud of this Python process while the block runs."""
-        Cloud.current = WIRE.cloud = self
+        VirtualCloud.current = WIRE.cloud = self
         with ExitStack() as stack:
             stack.enter_context(one_after_the_other())
             for where, what, stand_in in (
@@ -216,7 +216,7 @@ class Cloud:
                 (process_lock, "FileLock", self._file_lock),
                 (session, "process_ended", self._process_ended),
                 (status, "process_ended", self._process_ended),
-                (session.Session, "ssh", property(lambda _: Ssh(self))),
+                (session.Session, "ssh", property(lambda _: CloudSsh(self))),
                 (uv_program, "packed", small_uv),
                 (blob, "_MAX_MULTIPART_SIZE", LARGE),
                 (lease_object.Lease, "renewing", renewing),
@@ -256,7 +256,7 @@ class Cloud:
 @contextmanager
 def renewing(lease):
     """Replace the thread that renews the lease: it gets its turn when the command waits."""
-    process = Cloud.current.acting[-1]
+    process = VirtualCloud.current.acting[-1]
     process.leases.append(lease)
     try:
         yield
@@ -309,4 +309,4 @@ class UserClock:
         return self._clock.now() + self._user.skew
 
 
-__all__ = ["ACCOUNT", "PROJECT", "Cloud", "Kill"]
+__all__ = ["ACCOUNT", "PROJECT", "ControllerKilled", "VirtualCloud"]

@@ -53,7 +53,7 @@ def sha256(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
-class Registry(ThreadingHTTPServer):
+class ImageRegistry(ThreadingHTTPServer):
     """Serves images; with *password* only to clients that send it, through a token as registries do."""
 
     daemon_threads = True
@@ -105,7 +105,7 @@ class Registry(ThreadingHTTPServer):
 
 
 class _Requests(BaseHTTPRequestHandler):
-    server: Registry
+    server: ImageRegistry
 
     def do_GET(self) -> None:
         server = self.server
@@ -143,9 +143,9 @@ class _Requests(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def registry(password: str = "") -> Iterator[Registry]:
+def registry(password: str = "") -> Iterator[ImageRegistry]:
     """Serve for as long as the block runs."""
-    server = Registry(password)
+    server = ImageRegistry(password)
     try:
         yield server
     finally:

@@ -30,7 +30,7 @@ _SETTING = re.compile(rf"^(TPUCTL_(?:{_NAMES})|FLEET_[A-Z]+|ZONE)=(.*)$", re.MUL
 
 
 @dataclass
-class Worker:
+class JobWorker:
     """One machine that can run the job: its job.env and its progress."""
 
     id: str
@@ -49,7 +49,7 @@ class Worker:
         return int(self.env["TPUCTL_INCARNATION"])
 
 
-class Machines(NoMachines):
+class CloudMachines(NoMachines):
     """All machines of the cloud; *saves_nothing* and *reports_nothing* select workers that do not."""
 
     def __init__(self, cloud):
@@ -68,7 +68,7 @@ class Machines(NoMachines):
         index = int(machine.attributes.get("agent-worker-number") or 0)
         # A machine without our script was made without tpuctl.
         env = settings_in(machine.attributes.get("startup-script", ""))
-        worker = Worker(machine.id, env, index, len(ends.split(",")) if machine.kind == "tpu" else 1)
+        worker = JobWorker(machine.id, env, index, len(ends.split(",")) if machine.kind == "tpu" else 1)
         self.workers[machine.id] = worker
 
     def stop(self, machine_id):
@@ -214,7 +214,7 @@ def settings_in(script):
     return found
 
 
-class Ssh:
+class CloudSsh:
     """SSH from a computer to the machines; *broken* maps a machine to the reason why it is unreachable."""
 
     broken = staticmethod(lambda machine_id: "")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass
-class Task:
+class QueuedTask:
     """One task: its node and machine, its start time, and how often it has lost its machine."""
 
     job: str
@@ -16,7 +16,7 @@ class Task:
     restarts: int = 0
 
 
-class Queue:
+class NodeQueue:
     """Starts tasks on ready nodes and ends them after *seconds*; *silent* makes every call fail."""
 
     def __init__(self, cloud):
@@ -79,7 +79,7 @@ class Queue:
 
     def _submit(self, job, _, numbers, *__):
         held = {(task.job, task.number) for task in self.tasks}
-        self.tasks += [Task(job, int(n)) for n in numbers.split(",") if (job, int(n)) not in held]
+        self.tasks += [QueuedTask(job, int(n)) for n in numbers.split(",") if (job, int(n)) not in held]
         return ""
 
     def _lost(self, node, incarnation):

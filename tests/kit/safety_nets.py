@@ -23,7 +23,7 @@ MINUTE = 60.0
 _SETTING = re.compile(r"^(TPUCTL_\w+)=('.*')$", re.MULTILINE)
 
 
-class Wire:
+class MachineWire:
     """Answers of one machine's metadata server, of the TPU API and of the bucket."""
 
     def __init__(self, router, cloud, machine):
@@ -61,7 +61,7 @@ def ask(router, cloud, folder: Path, leave=lambda machine: None):
         if not cloud.machine_state(machine.id).running:
             continue
         environ = {**environment_of(machine), "TPUCTL_ROOT": str(folder / machine.id)}
-        settings, wire = read_settings(environ), Wire(router, cloud, machine)
+        settings, wire = read_settings(environ), MachineWire(router, cloud, machine)
         server, bucket = Metadata("metadata"), JobBucket(settings.bucket, "http://storage", None)
         api = NodeApi(environ, server)
         bucket._tokens = api._tokens

@@ -26,7 +26,7 @@ def words_of(script):
 
 
 @dataclass(eq=False)
-class Task:
+class ModelTask:
     """One task in the queue; *node* is where it runs."""
 
     array: int
@@ -129,7 +129,7 @@ class SlurmModel:
         also |= {"account": reported.get("--account", ""), "qos": reported.get("--qos", "")}
         least, _, most = reported.get("--nodes", "1-1").partition("-")
         also["slices"] = int(least), int(most)
-        self.tasks += [Task(array, name, number, script, array, **also) for number in missing]
+        self.tasks += [ModelTask(array, name, number, script, array, **also) for number in missing]
         return f"{array}\n"
 
     def _lost(self, name, incarnation):

@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.cli.main import run
-from tests.kit.cloud import Kill
+from tests.kit.cloud import ControllerKilled
 
 FILE = {
     "name": "demo",
@@ -25,7 +25,7 @@ TIMEOUT = 4 * 3600.0
 
 
 @dataclass
-class Process:
+class CommandProcess:
     """
     One command: when it is killed or interrupted, and what others do while it is suspended in a call.
 
@@ -49,13 +49,13 @@ class Process:
     over: bool = False
 
     def must_live(self):
-        """Raise Kill if the process was killed."""
+        """Raise ControllerKilled if the process was killed."""
         if self.dead:
-            raise Kill(self.words)
+            raise ControllerKilled(self.words)
 
     def die(self):
         self.dead = True
-        raise Kill(self.words)
+        raise ControllerKilled(self.words)
 
     def before_call(self, what):
         """Count a mutating call; kill the process before it, or let others act first."""
@@ -102,7 +102,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Said:
+class CommandResult:
     """The end of a command: its status (None: killed), its output, and the number of its calls."""
 
     code: int | None
@@ -167,7 +167,7 @@ class User:
     def type(self, *words, kill=(), meanwhile=None, interrupt=None, timeout=TIMEOUT):
         """Type one command; *interrupt* presses Ctrl-C after that many seconds. Return its end."""
         cloud, now = self.cloud, self.cloud.clock.monotonic()
-        process = Process(self, words, kill, dict(meanwhile or {}), ends_at=now + timeout)
+        process = CommandProcess(self, words, kill, dict(meanwhile or {}), ends_at=now + timeout)
         process.interrupt_at = now + interrupt if interrupt is not None else float("inf")
         cloud.acting.append(process)
         cloud.processes.append(process)
@@ -180,7 +180,7 @@ class User:
             ):
                 with redirect_stdout(out), redirect_stderr(err):
                     code = run(list(words))
-        except Kill:
+        except ControllerKilled:
             assert process.dead
         finally:
             process.over = True
@@ -192,7 +192,7 @@ class User:
         if process.dead:
             for lock in process.locks:
                 lock.release(force=True)
-        return Said(code, out.getvalue(), err.getvalue(), process.calls)
+        return CommandResult(code, out.getvalue(), err.getvalue(), process.calls)
 
     def _environment(self):
         # A shared cache: otherwise each user would pack uv for its machines again, which takes 2 s.
@@ -220,7 +220,7 @@ class User:
         return said
 
 
-class Owner(User):
+class FleetOwner(User):
     """The computer of a fleet's owner."""
 
     def edit(self, **file):

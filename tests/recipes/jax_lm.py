@@ -26,7 +26,7 @@ def settings(steps: int, devices: int, cache: Path) -> dict[str, str]:
     }  # fmt: skip
 
 
-class Bucket:
+class DataBucket:
     """The bucket gs://data; it can have several addresses, and remembers who stored what."""
 
     def __init__(self) -> None:

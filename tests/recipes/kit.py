@@ -66,7 +66,7 @@ def hold_at(gate: Path, step: int) -> None:
 
 
 @dataclass
-class Run:
+class RecipeCommand:
     """One start of a command of a recipe in its own session, with its output in a file."""
 
     folder: Path
@@ -86,14 +86,14 @@ class Run:
         assert expect is None or code == expect, f"status {code}, not {expect}:\n{self.text()[-6000:]}"
         return self.text()
 
-    def until(self, pattern: str, seconds: float = RUN_TIMEOUT) -> "Run":
+    def until(self, pattern: str, seconds: float = RUN_TIMEOUT) -> "RecipeCommand":
         """Wait until its output matches."""
         printed = re.compile(pattern, re.MULTILINE)
         return self.wait_for(lambda: printed.search(self.text()) is not None, seconds, pattern)
 
     def wait_for(
         self, look: Callable[[], bool], seconds: float = RUN_TIMEOUT, what: str = "what the run does"
-    ) -> "Run":
+    ) -> "RecipeCommand":
         """Wait until *look* says yes, while the run goes on."""
 
         def observed() -> bool:
@@ -132,9 +132,9 @@ class Recipe:
     name: str
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    runs: list[Run] = field(default_factory=list)
+    runs: list[RecipeCommand] = field(default_factory=list)
 
-    def start(self, command: str, held_at: int | None = None, **environment: str) -> Run:
+    def start(self, command: str, held_at: int | None = None, **environment: str) -> RecipeCommand:
         """Start a shell command in the recipe's folder; its script waits from step *held_at* on."""
         log = self.folder.parent / f"{self.folder.name}-{len(self.runs)}.log"
         if held_at is not None:
@@ -156,7 +156,7 @@ class Recipe:
                 ["bash", "-c", command], cwd=self.folder, env=base, stdin=subprocess.DEVNULL,
                 stdout=output, stderr=output, start_new_session=True,
             )  # fmt: skip
-        run = Run(self.folder, log, process)
+        run = RecipeCommand(self.folder, log, process)
         self.runs.append(run)
         return run
 

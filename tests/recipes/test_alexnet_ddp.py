@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.recipes.kit import Recipe, Run, losses, prepared
+from tests.recipes.kit import Recipe, RecipeCommand, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("alexnet-ddp")]
 STEPS = 40
 
 
-def start(recipe: Recipe, out: str, held_at: int | None = None, **more: str) -> Run:
+def start(recipe: Recipe, out: str, held_at: int | None = None, **more: str) -> RecipeCommand:
     """Start two processes by torchrun; settings are variables as in tpuctl.yaml."""
     settings = {"STEPS": str(STEPS), "SAVE_EVERY": "10", "LOG_EVERY": "1", "OUT": out, "KEEP": "2", **more}
     env = {f"ALEXNET_{key}": value for key, value in settings.items() if key != "RESUME"}
@@ -26,7 +26,7 @@ def start(recipe: Recipe, out: str, held_at: int | None = None, **more: str) -> 
     return recipe.start(command, held_at, **env, **resume)
 
 
-def ranks(run: Run) -> list[int]:
+def ranks(run: RecipeCommand) -> list[int]:
     """Return the processes that train."""
     found = []
     for path in Path("/proc").iterdir():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recipes.kit import EXAMPLES, Recipe, Run, losses, prepared
+from tests.recipes.kit import EXAMPLES, Recipe, RecipeCommand, losses, prepared
 from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
@@ -21,12 +21,12 @@ SETTINGS = {"ALEXNET_STEPS": str(STEPS), "ALEXNET_SAVE_EVERY": "8", "ALEXNET_LOG
 TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 
 
-def start(recipe: Recipe, out: str, **more: str) -> Run:
+def start(recipe: Recipe, out: str, **more: str) -> RecipeCommand:
     """Start the training; settings are variables as in tpuctl.yaml."""
     return recipe.start("exec sh venv.sh python train.py", **SETTINGS, ALEXNET_OUT=out, **more)
 
 
-def spawned(run: Run) -> list[int]:
+def spawned(run: RecipeCommand) -> list[int]:
     """Return the processes of a run that multiprocessing has started."""
     found = []
     for path in Path("/proc").iterdir():

@@ -9,7 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, copy, hold, hold_at, losses, prepared
+from tests.recipes.kit import (
+    EXAMPLES,
+    INSTALL_TIMEOUT,
+    Recipe,
+    RecipeCommand,
+    copy,
+    hold,
+    hold_at,
+    losses,
+    prepared,
+)
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("bert-tf2")]
@@ -30,7 +40,7 @@ print("MASKED", len(shares), sum(shares) / len(shares))
 """
 
 
-def start(recipe: Recipe, out: str, held_at: int | None = None, more: str = "") -> Run:
+def start(recipe: Recipe, out: str, held_at: int | None = None, more: str = "") -> RecipeCommand:
     """Start the training with a line of log for each step."""
     words = f"--out {out} --logs logs-{out} --steps {STEPS} --save-every 15 --log-every 1"
     return recipe.start(f"exec sh venv.sh python train.py {words} {more}", held_at)

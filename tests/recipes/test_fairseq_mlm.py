@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.recipes.kit import Recipe, Run, prepared
+from tests.recipes.kit import Recipe, RecipeCommand, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("fairseq-mlm")]
@@ -17,7 +17,7 @@ UPDATES = 120
 LAST = "checkpoint_last.pt"
 
 
-def start(recipe: Recipe, out: str, held_at: int | None = None) -> Run:
+def start(recipe: Recipe, out: str, held_at: int | None = None) -> RecipeCommand:
     """Start the training with a line of log for each update."""
     return recipe.start("exec sh train.sh --log-interval 1", held_at, TPUCTL_CHECKPOINT_DIR=out)
 

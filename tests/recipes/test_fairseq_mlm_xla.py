@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.recipes.kit import Recipe, Run, prepared
+from tests.recipes.kit import Recipe, RecipeCommand, prepared
 from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
@@ -17,7 +17,7 @@ TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 CLOSE = 0.02  # of losses around 8
 
 
-def start(recipe: Recipe, out: str, step_seconds: float = 0, more: str = "") -> Run:
+def start(recipe: Recipe, out: str, step_seconds: float = 0, more: str = "") -> RecipeCommand:
     """Start the training with a line of log for each update."""
     return recipe.start(
         f"exec sh train.sh --log-interval 1 {more}",

@@ -12,7 +12,7 @@ import pytest
 from orchestrator.contract.formats.base import LocalSave, SaveState
 from orchestrator.contract.formats.hf import HuggingFace
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.recipes.kit import Recipe, Run, losses, prepared
+from tests.recipes.kit import Recipe, RecipeCommand, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, checkpoints_of, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-clm")]
@@ -23,7 +23,9 @@ FLAGS = (
 )
 
 
-def start(recipe: Recipe, out: str, resume: str = "", more: str = "", held_at: int | None = None) -> Run:
+def start(
+    recipe: Recipe, out: str, resume: str = "", more: str = "", held_at: int | None = None
+) -> RecipeCommand:
     """Start the training as tpuctl.yaml does, resuming from *resume*."""
     words = f'--output_dir {out} --resume_from_checkpoint "{resume}"'
     return recipe.start(f"exec sh venv.sh python train.py {words} {FLAGS} {more}", held_at)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recipes.kit import Recipe, Run, prepared
+from tests.recipes.kit import Recipe, RecipeCommand, prepared
 from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("xla")]
@@ -24,7 +24,7 @@ TIMEOUT = 600  # seconds: each start compiles, and the machine may be busy
 CLOSE = 1e-3
 
 
-def start(recipe: Recipe, out: str, resume: str = "", more: str = "") -> Run:
+def start(recipe: Recipe, out: str, resume: str = "", more: str = "") -> RecipeCommand:
     """Start the training as tpuctl.yaml does, resuming from *resume*."""
     words = f'--output_dir {out} --resume_from_checkpoint "{resume}"'
     return recipe.start(f"exec sh venv.sh python train.py {words} {FLAGS} {more}")

@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, Run, losses, prepared
+from tests.recipes.kit import EXAMPLES, INSTALL_TIMEOUT, Recipe, RecipeCommand, losses, prepared
 from tests.recipes.run import run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("hf-tf-legacy")]
@@ -39,7 +39,7 @@ def logits(text: str) -> list[float]:
     return json.loads(re.findall(r"LOGITS (.*)", text)[0])
 
 
-def start(recipe: Recipe, out: str, step_seconds: float = 0, more: str = "") -> Run:
+def start(recipe: Recipe, out: str, step_seconds: float = 0, more: str = "") -> RecipeCommand:
     """Start the training with a line of log for each step."""
     words = f"--out {out} {FLAGS} --step-seconds {step_seconds} {more}"
     return recipe.start(f"exec sh venv.sh python train.py {words}")

@@ -9,8 +9,8 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.recipes.jax_lm import COMMAND, Bucket, settings
-from tests.recipes.kit import Recipe, Run, losses, prepared
+from tests.recipes.jax_lm import COMMAND, DataBucket, settings
+from tests.recipes.kit import Recipe, RecipeCommand, losses, prepared
 from tests.recipes.run import RUN_TIMEOUT, run_recipe
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
@@ -27,7 +27,7 @@ def recipe(tmp_path_factory):
     one.close()
 
 
-def start(recipe: Recipe, out: str, held_at: int | None = None, **more: str) -> Run:
+def start(recipe: Recipe, out: str, held_at: int | None = None, **more: str) -> RecipeCommand:
     """Start the training as tpuctl.yaml does, with checkpoints in *out*."""
     return recipe.start(COMMAND, held_at, JAX_LM_OUT=out, **more)
 
@@ -59,7 +59,7 @@ def test_killed_and_stopped_run_resumes_with_the_same_losses(recipe, straight):
 
 def test_bucket_takes_and_gives_back_checkpoints(recipe, straight):
     """Straight to gs://: killed and resumed, each step declared complete once."""
-    bucket = Bucket()
+    bucket = DataBucket()
     with bucket.served("job") as (places,):
         run = start(recipe, "gs://data/checkpoints", 11, **places)
         run.wait_for(lambda: ("job", "8") in bucket.committed())

@@ -7,8 +7,8 @@ import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
 from tests.emulator.machines_lab import LabView, free_port, machine, serving
-from tests.recipes.jax_lm import COMMAND, Bucket, settings
-from tests.recipes.kit import Recipe, Run, copy, hold, hold_at, losses, prepared
+from tests.recipes.jax_lm import COMMAND, DataBucket, settings
+from tests.recipes.kit import Recipe, RecipeCommand, copy, hold, hold_at, losses, prepared
 from tests.recipes.run import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud
 
 pytestmark = [pytest.mark.recipes, pytest.mark.xdist_group("jax-lm")]
@@ -50,7 +50,7 @@ def metadata():
 
 def start(
     recipe: Recipe, metadata: list[str], places: list[dict[str, str]], held_at: int | None = None
-) -> list[Run]:
+) -> list[RecipeCommand]:
     """Start the training on four machines that differ by their metadata server only."""
     common = {"TPUCTL_WORKERS": str(WORKERS), "JAX_LM_OUT": "gs://data/checkpoints"}
     return [
@@ -71,7 +71,7 @@ def straight(recipe, metadata) -> dict[int, str]:
 
     All four print the same, and worker 0 alone declares steps complete, each once.
     """
-    bucket = Bucket()
+    bucket = DataBucket()
     with bucket.served("worker 0", "another") as served:
         texts = [run.wait() for run in start(recipe, metadata, places_of(served))]
     found = losses("\n".join(texts))
@@ -88,7 +88,7 @@ def test_one_dead_worker_ends_all_and_a_stop_is_common(recipe, metadata, straigh
 
     Every start uses the same port.
     """
-    bucket = Bucket()
+    bucket = DataBucket()
     with bucket.served("worker 0", "another") as served:
         places = places_of(served)
         first = start(recipe, metadata, places, 11)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.agent_lab import Machine, running_lab
+from tests.agent.agent_lab import AgentMachine, running_lab
 
 pytestmark = pytest.mark.recipes
 RAY = "ray==2.60.0"
@@ -38,7 +38,7 @@ def programs(tmp_path_factory) -> str:
     return str(folder / "bin")
 
 
-def rays(machine: Machine) -> dict[int, str]:
+def rays(machine: AgentMachine) -> dict[int, str]:
     """Return the processes of Ray that belong to the job."""
     names = {pid: os.fsdecode(words_of(pid)[0]) for pid in machine.job_processes()}
     return {pid: name for pid, name in names.items() if "/ray/core/src/" in name}

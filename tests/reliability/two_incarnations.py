@@ -42,7 +42,7 @@ GANG = ".tpuctl/gang/"
 
 
 @dataclass
-class Call:
+class AgentRequest:
     """One request: who made it, what, and whether the bucket took it."""
 
     actor: str
@@ -51,7 +51,7 @@ class Call:
     status: int
 
 
-class Actor:
+class TurnThread:
     """A thread that runs as many requests as it is given, and then waits in front of the next one."""
 
     def __init__(self, name, body):
@@ -87,7 +87,7 @@ class Actor:
         self._back.release()
 
 
-class Wire:
+class TurnWire:
     """Carry the requests of one agent to the bucket in this process, each at its turn."""
 
     def __init__(self, shared, name):
@@ -102,14 +102,14 @@ class Wire:
         answer = route(self._shared.router, request)
         if method != "GET" or request.query.get("prefix") == GANG:
             name = request.query.get("name") or request.path.rpartition("/o/")[2].replace("%2F", "/")
-            self._shared.note(Call(self._name, method, name or GANG, answer.status))
+            self._shared.note(AgentRequest(self._name, method, name or GANG, answer.status))
         if sink is not None and answer.status == 200:
             sink.write(answer.body)
         head = {key.lower(): value for key, value in answer.headers.items()}
         return Reply(answer.status, head, b"" if sink is not None and answer.status == 200 else answer.body)
 
 
-class Machine:
+class IncarnationMachine:
     """One incarnation: its disk, its agent, and the job that saves steps with the incarnation's name in them."""
 
     def __init__(self, shared, incarnation, root, keep=2):
@@ -124,7 +124,7 @@ class Machine:
         settings.layout.make()
         self.folder = settings.layout.checkpoints
         self.context = wire(settings, environ, VirtualClock())
-        self.context.bucket._transport = Wire(shared, self.name)
+        self.context.bucket._transport = TurnWire(shared, self.name)
         self.context.bucket._tokens._until = math.inf
         self.agent = Agent(self.context)
 
@@ -277,7 +277,7 @@ class Interleaving:
         self.folder, self._scenarios, self._keep, self._count = folder, scenarios, keep, 0
         self.disk = folder / "old"
         shared = SharedBucket(folder)
-        old = Machine(shared, 1, self.disk)
+        old = IncarnationMachine(shared, 1, self.disk)
         old.train(old.boot(), 2)
         self.objects = shared.held()
 
@@ -288,8 +288,10 @@ class Interleaving:
         roots = {1: self.folder / f"{self._count}-g1", 2: self.folder / f"{self._count}-g2"}
         shutil.copytree(self.disk, roots[1])
         for number, root in roots.items():
-            machine = Machine(shared, number, root, self._keep if number == 2 else 2)
-            shared.actors[machine.name] = Actor(machine.name, lambda m=machine: self._scenarios[m.name](m))
+            machine = IncarnationMachine(shared, number, root, self._keep if number == 2 else 2)
+            shared.actors[machine.name] = TurnThread(
+                machine.name, lambda m=machine: self._scenarios[m.name](m)
+            )
         for name, requests in (*schedule, ("g2", math.inf), ("g1", math.inf)):
             shared.actors[name].run(requests)
         for actor in shared.actors.values():
@@ -298,7 +300,8 @@ class Interleaving:
         shared.actors.clear()
         shared.observe()
         found = [
-            (one.step, one.incarnation) for one in Machine(shared, 3, roots[2]).context.checkpoints.complete()
+            (one.step, one.incarnation)
+            for one in IncarnationMachine(shared, 3, roots[2]).context.checkpoints.complete()
         ]
         if found != sorted(shared.whole, reverse=True):
             shared.wrong.append(f"the agent finds {found} complete, and {shared.whole} are whole")

@@ -20,7 +20,7 @@ def found():
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
-class Browser:
+class WebBrowser:
     """One browser with one page. It ends with the block that it is used in."""
 
     def __init__(self):

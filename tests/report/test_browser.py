@@ -10,7 +10,7 @@ from orchestrator.app.loop.dashboard import listening
 from orchestrator.report.dashboard_app import Dashboard
 from orchestrator.report.fleet_page import fleet_page
 from orchestrator.report.page import LiveFacts, page
-from tests.report.browser import Browser, found
+from tests.report.browser import WebBrowser, found
 from tests.report.fleet_kit import Afternoon
 from tests.report.report_kit import facts
 
@@ -112,7 +112,7 @@ def test_report_and_dashboard_in_a_real_browser(tmp_path):
     hostile = "<img src=x onerror=alert(1)> " + "long" * 60
     (tmp_path / "report.html").write_text(page(facts(event=hostile)))
     papers = set()
-    with Browser() as browser:
+    with WebBrowser() as browser:
         for width, dark in ((1280, False), (400, True), (400, False), (1280, True)):
             browser.open((tmp_path / "report.html").as_uri(), width=width, dark=dark)
             look = browser.value(LOOK)

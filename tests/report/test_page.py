@@ -29,7 +29,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-class Reader(HTMLParser):
+class PageReader(HTMLParser):
     """Collect the elements, their attributes and the text of a page."""
 
     def __init__(self, text):
@@ -51,7 +51,7 @@ class Reader(HTMLParser):
 
 def test_the_page_tells_all_that_happened():
     """Machines, loss, time, money, ways back, events."""
-    words = Reader(page(facts())).words
+    words = PageReader(page(facts())).words
     for part in (
         "mine done", "all is done", "mine-tpu-g1", "mine-tpu-g3", "mine-vm", "steps 113 to 260",
         "starting", "lost", "useful time", "first step", "from the last report of the lost TPU",
@@ -65,7 +65,7 @@ def test_the_page_tells_all_that_happened():
 def test_the_page_needs_no_network_and_runs_no_script():
     """One file: no address of another, its own style by hash, and nothing else is allowed."""
     text = page(facts())
-    read = Reader(text)
+    read = PageReader(text)
     assert not re.findall(r"https?://|//[a-z]|url\(|@import", text)
     assert not [
         tag for tag, _ in read.elements if tag in {"script", "iframe", "link", "img", "object", "form"}
@@ -88,8 +88,8 @@ def test_what_others_wrote_stays_text(text):
         rows = [{**row, **dict.fromkeys(words, said)}, {**row, "name": said}, {**row, "message": said}]
         return LiveFacts([said], [{**words, **one} for one in rows])
 
-    plain = Reader(page(facts(), live("x")))
-    hostile = Reader(page(facts(event=text, reason=text, message=text), live(text)))
+    plain = PageReader(page(facts(), live("x")))
+    hostile = PageReader(page(facts(event=text, reason=text, message=text), live(text)))
     names = [(tag, sorted(attributes)) for tag, attributes in plain.elements]
     assert [(tag, sorted(attributes)) for tag, attributes in hostile.elements] == names
     reported = "".join(hostile.text).replace("\0", "")
@@ -110,7 +110,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
         breakdown=replace(found.breakdown, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),
     )  # fmt: skip
-    words = Reader(page(bare)).words
+    words = PageReader(page(bare)).words
     for said in (
         "No machine has been requested yet",
         "reported no loss",
@@ -123,7 +123,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
 def test_a_long_log_keeps_its_newest_events():
     """A run of a month is no page of a million rows."""
     many = [Event(T + n, "ready", f"event {n}") for n in range(NEWEST + 50)]
-    words = Reader(page(facts(events=many))).words
+    words = PageReader(page(facts(events=many))).words
     assert "53 earlier events are left out" in words
     assert f"event {NEWEST + 49}" in words
 
@@ -197,7 +197,7 @@ def test_the_share_of_training_is_the_useful_time():
     summary = summarise(
         found.heartbeats, found.events, preemptions=2, wall=wall, usd=1.5, on_demand_usd=4.0, trained=trained
     )
-    words = Reader(page(replace(found, summary=summary))).words
+    words = PageReader(page(replace(found, summary=summary))).words
     share = f"{trained / wall:.1%}"
     assert summary.goodput == pytest.approx(trained / wall)
     assert words.count(share) >= 2
@@ -239,25 +239,25 @@ def test_a_running_job_shows_how_far_it_is_and_when_it_ends():
     found = facts()
     worker = replace(found.status.workers[0], phase="run", steps_per_second=2.0, reported_target_steps=800)
     status = replace(found.status, outcome=None, target_steps=None, eta_s=200.0, workers=(worker,))
-    words = Reader(page(replace(found, status=status))).words
+    words = PageReader(page(replace(found, status=status))).words
     assert "step 400 of 800, 50%, 2 steps/s, about 3 min 20 s left (until 09:26 UTC)" in words
     unknown = replace(status, eta_s=None, workers=(replace(worker, reported_target_steps=None),))
-    assert "left (until" not in Reader(page(replace(found, status=unknown))).words
+    assert "left (until" not in PageReader(page(replace(found, status=unknown))).words
 
 
 def test_a_saving_that_is_not_known_is_not_claimed():
     """A price that is missing makes each share of the whole wrong."""
     found = facts()
-    assert "% saved" in Reader(page(found)).words
+    assert "% saved" in PageReader(page(found)).words
     dearer = replace(found.breakdown, machines_upper_usd=found.breakdown.on_demand_usd / 2)
-    assert "50 to" in Reader(page(replace(found, breakdown=dearer))).words, "by the dearer price list"
+    assert "50 to" in PageReader(page(replace(found, breakdown=dearer))).words, "by the dearer price list"
     both = f"{usd_shown(dearer.usd)} to {usd_shown(dearer.upper_usd)} "
-    assert both in Reader(page(replace(found, breakdown=dearer))).words, "the headline has both ends too"
+    assert both in PageReader(page(replace(found, breakdown=dearer))).words, "the headline has both ends too"
     missing = replace(found, breakdown=replace(found.breakdown, unpriced=("TPU in x",)))
-    assert "% saved" not in Reader(page(missing)).words
+    assert "% saved" not in PageReader(page(missing)).words
     setup = replace(found.status.workers[0], phase="setup")
     losing = replace(found.status, outcome=None, workers=(setup,))
-    assert "survived" not in Reader(page(replace(found, status=losing))).words, "not yet"
+    assert "survived" not in PageReader(page(replace(found, status=losing))).words, "not yet"
 
 
 @pytest.mark.parametrize("span", [1, 37, 600, 4000, 30_000, 90_000, 500_000, 9e6, 3e8])
@@ -314,7 +314,7 @@ def test_a_request_that_was_refused_counts_as_no_tpu():
     reported = facts()
     nodes = [span for span in reported.record.spans if span.kind is Kind.NODE]
     spans = tuple(span for span in reported.record.spans if span is not nodes[1])
-    words = Reader(page(replace(reported, record=replace(reported.record, spans=spans)))).words
+    words = PageReader(page(replace(reported, record=replace(reported.record, spans=spans)))).words
     assert f"TPUs used{len(nodes) - 1}" in words
 
 
@@ -326,7 +326,7 @@ def test_the_page_of_a_deployment_that_is_down_says_so_and_shows_its_checkpoint(
         next_steps=("create VM mine-vm: there is none yet",),
     )  # fmt: skip
     summary = replace(found.summary, goodput=None)
-    words = Reader(page(replace(found, status=status, summary=summary))).words
+    words = PageReader(page(replace(found, status=status, summary=summary))).words
     assert "`tpuctl down` has run" in words
     assert "create VM" not in words
     assert "step 1,230" in words

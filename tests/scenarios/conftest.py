@@ -2,14 +2,14 @@
 
 import pytest
 
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 @pytest.fixture
 def cloud(tmp_path):
     """Give a cloud with the latencies of the real one. In the end every deployment goes, and nothing is left."""
-    with Cloud(tmp_path, latency="realistic").open() as made:
+    with VirtualCloud(tmp_path, latency="realistic").open() as made:
         yield made
         finish(made)
 

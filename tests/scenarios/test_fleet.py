@@ -16,7 +16,7 @@ from orchestrator.contract.bucket.uncommitted_manifest import (
     manifest_name,
 )
 from tests.engine.engine_lab import QUOTA
-from tests.kit.user import Owner, User
+from tests.kit.user import FleetOwner, User
 
 
 def ended(cloud, job="sweep"):
@@ -27,7 +27,7 @@ def ended(cloud, job="sweep"):
 @pytest.fixture
 def owner(cloud):
     """Give the computer; with the default of 3 s each node's folder would be read 1,200 times in an hour."""
-    return Owner(cloud, watch__listen="30s")
+    return FleetOwner(cloud, watch__listen="30s")
 
 
 def test_up_makes_one_vm_and_all_nodes_and_down_leaves_nothing(cloud, owner):
@@ -54,7 +54,7 @@ def test_down_lists_tpus_once_for_all_nodes_and_vms_for_the_head_only(cloud):
     """
     calls, counts = cloud.model.calls, {}
     for nodes in (2, 8):
-        owner = Owner(cloud, f"of {nodes}", fleet__nodes=nodes, name=f"fleet{nodes}")
+        owner = FleetOwner(cloud, f"of {nodes}", fleet__nodes=nodes, name=f"fleet{nodes}")
         owner.up("--yes")
         before = Counter(calls)
         owner.down()
@@ -87,14 +87,14 @@ def test_fewer_nodes_in_the_file_delete_the_ones_too_many(cloud, owner):
 def test_down_from_another_computer_finds_the_nodes_that_its_file_does_not_name(cloud, owner):
     """They are in the bucket: without them `down` would say that nothing is left while they are billed."""
     owner.up("--yes")
-    Owner(cloud, "elsewhere", fleet__nodes=1).down()
+    FleetOwner(cloud, "elsewhere", fleet__nodes=1).down()
     assert (cloud.nodes(), cloud.vms()) == ({}, {})
 
 
 def test_up_from_another_computer_with_fewer_nodes_deletes_the_ones_too_many(cloud, owner):
     """Also those that only the first computer knows of."""
     owner.up("--yes")
-    other = Owner(cloud, "elsewhere", fleet__nodes=1)
+    other = FleetOwner(cloud, "elsewhere", fleet__nodes=1)
     other.offline = "tpu.nodes.delete"
     said = other.run("up", "--yes", timeout=48 * 3600)
     assert "demo-002 is too many, and stays" in said.err
@@ -120,7 +120,7 @@ def test_secrets_of_tasks_are_named_and_nodes_that_could_not_read_them_are_recre
 
 def test_up_asks_the_other_zones_where_one_has_no_quota_and_the_watch_says_it_in_a_line(cloud):
     """Each node as a single deployment does; the line counts the nodes."""
-    owner = Owner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
+    owner = FleetOwner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
     cloud.change(quotas={(QUOTA, "europe-west4-b"): 8})
     assert "3 of 3 nodes are up" in owner.up("--yes").err
     assert {node.zone for node in cloud.model.kernel.state.nodes.values()} == {
@@ -195,7 +195,7 @@ def test_a_held_copy_of_a_task_that_has_ended_leaves_the_queue(cloud, owner):
 
 def test_the_budget_is_that_of_the_whole_fleet(cloud):
     """It ends all of it when VM and nodes together have cost it, not when one of them has."""
-    owner = Owner(cloud, watch__budget_usd=4, watch__poll="60s")
+    owner = FleetOwner(cloud, watch__budget_usd=4, watch__poll="60s")
     owner.up("--yes")
     # Three TPUs of 4 to 6.3 USD an hour: one alone would have had until the 38th minute.
     owner.run("watch", interrupt=30 * 60 - cloud.clock.monotonic())
@@ -204,7 +204,7 @@ def test_the_budget_is_that_of_the_whole_fleet(cloud):
 
 def test_a_loop_on_the_vm_stops_that_machine_after_the_last_node_is_gone(cloud):
     """Nobody else would delete a node that it has left."""
-    owner = Owner(cloud, watch__budget_usd=4, watch__poll="60s", watch__on_vm=True)
+    owner = FleetOwner(cloud, watch__budget_usd=4, watch__poll="60s", watch__on_vm=True)
     owner.up("--yes")
     owner.run("watch", "--loop", timeout=48 * 3600)
     calls = [method for method, _ in cloud.mutations()]
@@ -335,7 +335,7 @@ def test_a_job_cannot_wait_for_what_was_not_submitted(cloud, owner):
 
 def test_several_slices_are_asked_for_in_one_zone_and_never_more_than_there_are(cloud):
     """What the fleet can never give is refused before anything is sent."""
-    owner = Owner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
+    owner = FleetOwner(cloud, tpu__zones=["europe-west4-b", "europe-west4-a"])
     owner.up("--yes")
     path = owner.folder / "wide.yaml"
     job = {"name": "wide", "job": {"command": "x", "checkpoint": {"format": "orbax", "dir": "bucket"}}}

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from orchestrator.contract.node_list import node_list
-from tests.scenarios.test_fleet import Owner, ended
+from tests.scenarios.test_fleet import FleetOwner, ended
 
 A, B = "europe-west4-b", "europe-west4-a"
 
@@ -28,7 +28,7 @@ def zones(cloud):
 
 def test_the_queue_says_why_a_task_of_several_slices_waits(cloud):
     """Until one zone has enough nodes."""
-    owner = Owner(cloud, tpu__zones=[A, B], fleet__nodes=1)
+    owner = FleetOwner(cloud, tpu__zones=[A, B], fleet__nodes=1)
     owner.up("--yes")
     cloud.change(stockouts=frozenset({A}))
     owner.edit(tpu__zones=[A, B], fleet__nodes=2)
@@ -43,7 +43,7 @@ def test_the_queue_says_why_a_task_of_several_slices_waits(cloud):
 @pytest.fixture
 def owner(cloud):
     """Give the computer of a fleet of two nodes whose second one will be lost, and come back in the other zone."""
-    owner = Owner(cloud, tpu__zones=[A, B], fleet__nodes=2)
+    owner = FleetOwner(cloud, tpu__zones=[A, B], fleet__nodes=2)
     owner.up("--yes")
 
     def lose():

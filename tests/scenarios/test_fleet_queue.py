@@ -13,7 +13,7 @@ from orchestrator.app.fleet import usage
 from orchestrator.engine.fleet.job_store import ReadSubmissions
 from orchestrator.engine.fleet.slurm import Slurm
 from orchestrator.google.clients import Clients
-from tests.kit.user import Owner
+from tests.kit.user import FleetOwner
 from tests.scenarios.test_fleet import ended
 
 CHANGES = {
@@ -42,7 +42,7 @@ def test_nothing_is_loaded_of_what_sends_jobs_and_makes_pages():
 
 def test_a_task_that_ends_while_slurm_answers_is_done(cloud, monkeypatch):
     """Slurm does not know it any more: read before the answer, its mark would be missing, and it would wait."""
-    owner = Owner(cloud)
+    owner = FleetOwner(cloud)
     owner.up("--yes")
     assert owner.submit(tasks=1).code == 0
     answer = Slurm.queue
@@ -71,7 +71,7 @@ def test_the_bucket_is_read_while_slurm_answers(monkeypatch):
 
 def test_all_of_a_fleet_is_read_over_one_set_of_connections(cloud, monkeypatch):
     """A new one for each of 100 nodes would be made for two reads each."""
-    owner, made = Owner(cloud), []
+    owner, made = FleetOwner(cloud), []
     owner.up("--yes")
     monkeypatch.setattr(session, "Clients", lambda settings: made.append(settings) or Clients(settings))
     assert owner.run("queue").code == 0

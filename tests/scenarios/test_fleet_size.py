@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from tests.kit.queue_of_nodes import Queue
-from tests.kit.user import Owner
+from tests.kit.queue_of_nodes import NodeQueue
+from tests.kit.user import FleetOwner
 
 
 @pytest.fixture
 def owner(cloud):
     """Give the computer of a fleet of four nodes at most, which keeps none that has nothing to do."""
-    return Owner(
+    return FleetOwner(
         cloud, fleet__nodes=4, fleet__min_idle=0, fleet__idle="2m", watch__poll="60s", watch__listen="30s"
     )
 
@@ -20,7 +20,7 @@ def owner(cloud):
 @pytest.fixture(autouse=True)
 def _short_tasks(cloud):
     """Let Slurm be the simple one, and tasks take a minute."""
-    cloud.queue = Queue(cloud)
+    cloud.queue = NodeQueue(cloud)
     cloud.queue.seconds = 60.0
 
 
@@ -125,7 +125,7 @@ def test_a_lost_machine_comes_back_only_while_there_is_work(cloud, owner):
 
 def test_nodes_to_spare_stay(cloud):
     """With `min_idle` that many are there before the first task, and after the last one."""
-    owner = Owner(
+    owner = FleetOwner(
         cloud, fleet__nodes=4, fleet__min_idle=1, fleet__idle="2m", watch__poll="60s", watch__listen="30s"
     )
     owner.up("--yes")
@@ -191,7 +191,7 @@ def test_a_watch_that_is_killed_anywhere_loses_and_leaves_nothing(cloud, owner, 
 
 def test_the_budget_counts_what_nodes_have_cost_that_are_gone(cloud):
     """A new watch knows it too, though nobody watches those nodes any more."""
-    owner = Owner(cloud, fleet__nodes=1, fleet__min_idle=0, fleet__idle="2m", watch__budget_usd=5)
+    owner = FleetOwner(cloud, fleet__nodes=1, fleet__min_idle=0, fleet__idle="2m", watch__budget_usd=5)
     owner.up("--yes")
     cloud.queue.seconds = 1800.0
     submit(owner, "one", 1)

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.scenarios.test_fleet import Owner, ended
+from tests.scenarios.test_fleet import FleetOwner, ended
 
 ORDER = ".tpuctl/orders/{}.json"
 
@@ -11,7 +11,7 @@ ORDER = ".tpuctl/orders/{}.json"
 @pytest.fixture
 def owner(cloud):
     """Give the computer of a fleet with two jobs, of which Slurm has forgotten all."""
-    owner = Owner(cloud)
+    owner = FleetOwner(cloud)
     owner.up("--yes")
     for name in ("bad", "good"):
         assert owner.submit(name, tasks=1).code == 0

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.kit.user import Owner
+from tests.kit.user import FleetOwner
 
 
 @pytest.fixture
@@ -12,7 +12,7 @@ def shared_fleet(cloud):
     """Give the computer of a fleet with two users and a priority; alice has submitted a job."""
     users = {"alice": {"share": 2}, "bob": {"budget_usd": 100}}
     fleet = {"fleet__users": users, "fleet__priorities": {"urgent": {"over": "normal", "preempts": True}}}
-    owner = Owner(cloud, **fleet)
+    owner = FleetOwner(cloud, **fleet)
     owner.up("--yes")
     for name in ("first", "second"):
         job = {"name": name, "job": {"source": "src", "command": "python3 train.py"}}
@@ -83,7 +83,7 @@ def test_a_budget_that_is_spent_holds_the_queue_of_its_user_until_it_is_raised(c
 
 def test_users_count_from_the_next_up_and_need_a_database(cloud):
     """Without users there is none, and everybody may submit."""
-    owner = Owner(cloud)
+    owner = FleetOwner(cloud)
     owner.up("--yes")
     assert "database" not in [words[0] for words in cloud.slurm]
     owner.edit(fleet__users={"alice": {}})

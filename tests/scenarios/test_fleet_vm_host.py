@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from tests.scenarios.test_fleet import Owner
+from tests.scenarios.test_fleet import FleetOwner
 
 
 @pytest.fixture
 def owner(cloud):
     """Give the computer of a fleet of one node."""
-    return Owner(cloud, fleet__nodes=1)
+    return FleetOwner(cloud, fleet__nodes=1)
 
 
 def asked_of_compute(cloud):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.kit.machines import Ssh
+from tests.kit.machines import CloudSsh
 from tests.kit.user import User
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
@@ -105,7 +105,7 @@ def test_s04_a_lost_node_is_replaced_although_it_never_says_preempted(cloud, use
 
 def test_s05_ssh_that_fails_again_and_again_recreates_nothing(cloud, user, monkeypatch):
     """A firewall keeps us out, the job reports all the same: no node is replaced, and never are there two."""
-    monkeypatch.setattr(Ssh, "broken", staticmethod(lambda machine: "connection timed out"))
+    monkeypatch.setattr(CloudSsh, "broken", staticmethod(lambda machine: "connection timed out"))
     user.up()
     user.write("train.py", "print('new code')\n")
     said = user.run("up", interrupt=1800)

@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from orchestrator.errors import AuthError
-from tests.kit.machines import Ssh
+from tests.kit.machines import CloudSsh
 from tests.kit.user import User
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
@@ -120,7 +120,7 @@ def test_ctrl_c_before_a_machine_was_asked_for_says_so(user, monkeypatch):
     assert (said.code, "is billed" in said.err) == (130, True)
     user.up()
     user.write("train.py", "print('other')\n")
-    monkeypatch.setattr(Ssh, "broken", staticmethod(lambda _: "no route"))
+    monkeypatch.setattr(CloudSsh, "broken", staticmethod(lambda _: "no route"))
     said = user.run("up", interrupt=60)
     assert (said.code, "no machine was requested" in said.err) == (130, True)
 

@@ -10,7 +10,7 @@ from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import bytes_with_checksum, proven
 from orchestrator.planning.job import job_digest
 from tests.kit.cloud import PROJECT
-from tests.kit.machines import Machines
+from tests.kit.machines import CloudMachines
 from tests.kit.user import User
 
 KEY = b"k" * 32
@@ -202,13 +202,13 @@ def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
     """No next machine takes this code: the end is reported, and no machine is deleted by a push."""
     user.up()
     user.write("train.py", "print('other')\n")
-    started = Machines.start
+    started = CloudMachines.start
 
     def ends_at_once(self, worker, **words):
         started(self, worker, **words)
         worker.said.update(end)
 
-    monkeypatch.setattr(Machines, "start", ends_at_once)
+    monkeypatch.setattr(CloudMachines, "start", ends_at_once)
     said = user.run("push")
     assert (said.code, text in said.err) == (code, True)
     assert cloud.in_use() == ["demo-tpu-g1"]

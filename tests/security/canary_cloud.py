@@ -30,9 +30,9 @@ from orchestrator.engine.records import journal, record_store
 from orchestrator.google.secret_manager import SecretManager
 from tests.crash.crash_lab import storage_parts
 from tests.kit import cloud as clouds
-from tests.kit.cloud import PROJECT, Cloud
-from tests.kit.machines import Machines, Ssh
-from tests.kit.user import Process, Said, User
+from tests.kit.cloud import PROJECT, VirtualCloud
+from tests.kit.machines import CloudMachines, CloudSsh
+from tests.kit.user import CommandProcess, CommandResult, User
 from tests.kit.wire import clients
 from tests.security.secret_kit import spellings
 
@@ -42,13 +42,13 @@ LOGIN = "login.json"
 SECRET_FILES = (KEY, LOGIN)
 
 
-class CanaryCloud(Cloud):
+class CanaryCloud(VirtualCloud):
     """Keep all that computers send; *values* are the secrets by name."""
 
     def __init__(self, folder, values, **settings):
         self.values, self.sent, self.said = values, [], []
         self.forms, self.searched = {}, {}
-        with patch.object(clouds, "Machines", LoudMachines):
+        with patch.object(clouds, "CloudMachines", LoudMachines):
             super().__init__(folder, latency="instant", **settings)
         self.secrets = Secrets(self.clock, self.model.settings.project_number)
         secret_routes(self.router, self.model, self.secrets)
@@ -67,7 +67,7 @@ class CanaryCloud(Cloud):
     def open(self):
         """Be the cloud of this process; writes to the disk are steps at which a command can be killed, too."""
         changes = [
-            (clouds, "Ssh", SentScripts),
+            (clouds, "CloudSsh", SentScripts),
             *(
                 (module, name, self._killable(getattr(module, name)))
                 for module, name in (
@@ -80,7 +80,7 @@ class CanaryCloud(Cloud):
                 *(patch.object(*change) for change in changes),
                 patch("orchestrator.app.secret.open_manager", self._manager),
                 patch("orchestrator.app.notify.open_manager", self._manager),
-                patch("orchestrator.engine.publish.outbox.OutboxThread", OutboxThread),
+                patch("orchestrator.engine.publish.outbox.OutboxThread", ImmediateOutbox),
             ]
             for one in patches:
                 one.start()
@@ -137,7 +137,7 @@ class CanaryCloud(Cloud):
         for (part, names), found in zip(self._parts(), values, strict=True):
             for name, value in zip(names, found, strict=True):
                 setattr(part, name, value)
-        self.processes = [Process(user, (), holders=held, over=True) for held in holders]
+        self.processes = [CommandProcess(user, (), holders=held, over=True) for held in holders]
         self.checks.newest.clear()
 
     # The search.
@@ -176,7 +176,7 @@ class CanaryCloud(Cloud):
         return tuple(self.forms.items())
 
 
-class LoudMachines(Machines):
+class LoudMachines(CloudMachines):
     """Machines whose job prints every secret that it was given, in each spelling, through the agent's own mask."""
 
     def start(self, worker, *, restart=False):
@@ -200,7 +200,7 @@ class LoudMachines(Machines):
                 yield from sorted(spellings(base64.b64decode(version.data).decode()))
 
 
-class SentScripts(Ssh):
+class SentScripts(CloudSsh):
     """Note all that goes to machines over SSH."""
 
     def _note(self, *what):
@@ -233,7 +233,7 @@ class SentScripts(Ssh):
         return super().run_elevated(hosts, script, timeout)
 
 
-class OutboxThread:
+class ImmediateOutbox:
     """Deliver at once what a thread would deliver beside the loop."""
 
     def __init__(self, outbox):
@@ -279,7 +279,7 @@ class CanaryDesk(User):
         if pid == 0:
             # Threads do not come along in a fork, and Apprise would wait for its own.
             apprise._shared_executor = apprise._coordinator_executor = None
-            with patch.object(Process, "die", _broken if how == "bug" else _killed(self.cloud, ends)):
+            with patch.object(CommandProcess, "die", _broken if how == "bug" else _killed(self.cloud, ends)):
                 said = self.type(*words, kill=kill, **options)
             _write(self.cloud, ends, said)
             os._exit(0)
@@ -304,7 +304,7 @@ def _killed(cloud, ends):
 
     def die(process):
         process.over = True
-        _write(cloud, ends, Said(None, sys.stdout.getvalue(), sys.stderr.getvalue(), process.calls))
+        _write(cloud, ends, CommandResult(None, sys.stdout.getvalue(), sys.stderr.getvalue(), process.calls))
         os.kill(os.getpid(), signal.SIGKILL)
 
     return die

@@ -66,7 +66,7 @@ def secrets():
 
 
 @dataclass(frozen=True)
-class Scenario:
+class CanaryScenario:
     """
     Name a command that changes something, and what has happened *before*.
 
@@ -129,22 +129,22 @@ def refused(**settings):
 
 
 SCENARIOS = (
-    Scenario("secret set", ("secret", "set", "CANARY_0"), nothing, value="NEW"),
-    Scenario("up", ("up",), nothing),
-    Scenario("up, with a queue", ("up",), nothing, file=(("tpu__request", "queued"),)),
-    Scenario("up, no capacity", ("up",), refused(stockouts=frozenset({"europe-west4-b"}))),
-    Scenario("up, no permission", ("up",), refused(denied_permissions=frozenset({"tpu.nodes.create"}))),
-    Scenario("up, larger", ("up",), larger),
-    Scenario("watch, preempted", ("watch",), preempted, options=(("interrupt", 400),)),
-    Scenario("watch, done", ("watch",), ended("done")),
-    Scenario("watch, failed", ("watch",), ended("failed")),
-    Scenario("push", ("push",), edited),
-    Scenario("down", ("down", "--yes"), running),
-    Scenario("down --delete-data", ("down", "--yes", "--delete-data"), running),
+    CanaryScenario("secret set", ("secret", "set", "CANARY_0"), nothing, value="NEW"),
+    CanaryScenario("up", ("up",), nothing),
+    CanaryScenario("up, with a queue", ("up",), nothing, file=(("tpu__request", "queued"),)),
+    CanaryScenario("up, no capacity", ("up",), refused(stockouts=frozenset({"europe-west4-b"}))),
+    CanaryScenario("up, no permission", ("up",), refused(denied_permissions=frozenset({"tpu.nodes.create"}))),
+    CanaryScenario("up, larger", ("up",), larger),
+    CanaryScenario("watch, preempted", ("watch",), preempted, options=(("interrupt", 400),)),
+    CanaryScenario("watch, done", ("watch",), ended("done")),
+    CanaryScenario("watch, failed", ("watch",), ended("failed")),
+    CanaryScenario("push", ("push",), edited),
+    CanaryScenario("down", ("down", "--yes"), running),
+    CanaryScenario("down --delete-data", ("down", "--yes", "--delete-data"), running),
 )
 
 
-class Receiver(BaseHTTPRequestHandler):
+class ReceiverServer(BaseHTTPRequestHandler):
     """Accept notifications, or refuse them; the paths are stored outside of what is searched."""
 
     def do_POST(self):
@@ -161,7 +161,7 @@ class Receiver(BaseHTTPRequestHandler):
 @contextmanager
 def receivers(folder):
     """Yield the addresses of one who takes notices and of one who refuses them, served by another process."""
-    servers = [HTTPServer(("127.0.0.1", 0), Receiver) for _ in range(2)]
+    servers = [HTTPServer(("127.0.0.1", 0), ReceiverServer) for _ in range(2)]
     for server, status in zip(servers, (204, 500), strict=True):
         server.received, server.status = folder / "told", status
         server.received.touch()

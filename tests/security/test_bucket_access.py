@@ -56,7 +56,7 @@ def lab(tmp_path):
     return lab
 
 
-class Owner:
+class TpuOwner:
     """Somebody who owns a TPU: what he sends carries its token."""
 
     def __init__(self, lab, kind="tpu"):
@@ -114,7 +114,7 @@ def test_a_machine_knows_when_its_account_got_its_roles(tmp_path):
     lab.storage.buckets.policy_delay = 120.0
     began = lab.up().record.started_at
     for kind in ("tpu", "vm"):
-        owner = Owner(lab, kind)
+        owner = TpuOwner(lab, kind)
         assert owner.ask("GET", owner.object("bundles/agent.pyz") + "?alt=media")[0] == 403
         assert f"TPUCTL_GRANTED_AT='{began:.0f}'" in owner.machine.attributes["startup-script"]
     lab.wait(120)
@@ -125,7 +125,7 @@ def test_a_machine_knows_when_its_account_got_its_roles(tmp_path):
 @pytest.mark.parametrize("kind", ["tpu", "vm"])
 def test_no_machine_writes_what_the_controller_keeps(lab, kind, name):
     """Not by any call of the API, whether the object is there or not; and it reads all the same."""
-    owner = Owner(lab, kind)
+    owner = TpuOwner(lab, kind)
     lab.put("checkpoints/mine", b"evil")
     for there in (False, True):
         if there:
@@ -145,7 +145,7 @@ def test_no_machine_writes_what_the_controller_keeps(lab, kind, name):
 @pytest.mark.parametrize("name", OWN)
 def test_a_machine_writes_what_is_its_own(lab, name):
     """Its reports, logs, checkpoints, and folders that the job thinks of; over and over, and away again."""
-    owner = Owner(lab)
+    owner = TpuOwner(lab)
     path = f"/upload/storage/v1/b/{lab.bucket}/o?uploadType=media&name={quote(name, safe='')}"
     assert [owner.ask("POST", path, b"x")[0] for _ in range(2)] == [200, 200]
     assert owner.ask("DELETE", owner.object(name))[0] == 204
@@ -153,13 +153,13 @@ def test_a_machine_writes_what_is_its_own(lab, name):
 
 def test_a_machine_may_look_at_its_bucket(lab):
     """Orbax and TensorFlow do, with each folder of checkpoints in a bucket."""
-    status, body = Owner(lab).ask("GET", f"/storage/v1/b/{lab.bucket}")
+    status, body = TpuOwner(lab).ask("GET", f"/storage/v1/b/{lab.bucket}")
     assert (status, json.loads(body)["name"]) == (200, lab.bucket)
 
 
 def test_a_machine_does_not_change_the_bucket_or_its_policy(lab):
     """Else it would give itself what it lacks."""
-    owner, at = Owner(lab), f"/storage/v1/b/{lab.bucket}"
+    owner, at = TpuOwner(lab), f"/storage/v1/b/{lab.bucket}"
     before = lab.storage.buckets.policy(lab.bucket)
     free = {**before, "bindings": [{"role": "roles/storage.admin", "members": ["allUsers"]}]}
     asks = [
@@ -174,7 +174,7 @@ def test_a_machine_does_not_change_the_bucket_or_its_policy(lab):
 
 def test_the_token_of_a_machine_that_is_gone_opens_nothing(lab):
     """A preemption ends what a stolen token was good for; an invented one never was."""
-    owner = Owner(lab)
+    owner = TpuOwner(lab)
     assert owner.ask("GET", owner.object(".tpuctl/record.json"))[0] == 200
     node = next(iter(lab.nodes()))
     lab.cloud.preempt(node, notice=False)
@@ -240,8 +240,8 @@ def test_the_loop_on_a_vm_with_its_own_account_writes_what_the_job_cannot(tmp_pa
     lab.up(spec)
     record = ".tpuctl/record.json"
     path = f"/upload/storage/v1/b/{lab.bucket}/o?uploadType=media&name={quote(record, safe='')}"
-    assert Owner(lab, "tpu").ask("POST", path, b"evil")[0] == 403
-    loop = Owner(lab, "vm")
+    assert TpuOwner(lab, "tpu").ask("POST", path, b"evil")[0] == 403
+    loop = TpuOwner(lab, "vm")
     assert loop.machine.service_account == "loop@example.com"
     assert loop.ask("POST", path, lab.get(record))[0] == 200
 

@@ -10,7 +10,7 @@ from orchestrator.domain.ports import StoredObject
 from tests.planning.planning_kit import make_spec
 
 
-class Shelf:
+class CountingBucket:
     """A bucket in memory that counts the bytes that leave it."""
 
     def __init__(self, **held):
@@ -36,7 +36,9 @@ def test_log_and_reports_leave_the_bucket_once():
     """A log without a step is read for the curve; a machine may make it as long as it likes."""
     heartbeat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
-    shelf = Shelf(**{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": heartbeat})
+    shelf = CountingBucket(
+        **{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": heartbeat}
+    )
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
 
     def read():
@@ -63,7 +65,7 @@ def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step)
     held = {".tpuctl/heartbeat/1/0": heartbeat, "logs/g1/w0/000001.log": None}
     if step is not None:
         held[".tpuctl/heartbeat/2/0"] = {**heartbeat, "incarnation": 2, "phase": "run", "step": 100}
-    shelf = Shelf(
+    shelf = CountingBucket(
         **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
     )
     session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.cli.views.job_progress import WORDS
 from orchestrator.contract.phase import Phase
 from orchestrator.emulator.state.storage.refusals import StorageError
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 from tests.security.test_forgeries import WHOLE as REPORT
 from tests.security.test_manifests import UNCOMMITTED, WHOLE
@@ -78,7 +78,7 @@ def forged(choose):
 def test_no_command_trips_over_what_machines_write(tmp_path, seed, folder):
     """No bug of ours, nothing that steers the terminal, no line that could pass for one of ours."""
     more = {"job__checkpoint": {"dir": "bucket", "format": "auto"}} if folder == "bucket" else {}
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         user = User(cloud, job__target_steps=400, **more)
         user.up()
         for name, data in forged(random.Random(seed).choice):

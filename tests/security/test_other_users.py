@@ -12,13 +12,13 @@ from orchestrator.engine.bucket import fetch
 from orchestrator.errors import UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts.uv_program import cache_folder, shared_folder
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 
 def test_what_tpuctl_remembers_lies_in_folders_of_its_user_alone(tmp_path):
     """Who may write above a deployment's folder may put in another, with hooks; whatever the umask."""
-    with Cloud(tmp_path).open() as cloud:
+    with VirtualCloud(tmp_path).open() as cloud:
         user = User(cloud, job__target_steps=40)
         shutil.rmtree(user.state)
         before = os.umask(0)

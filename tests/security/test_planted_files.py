@@ -16,7 +16,7 @@ EVIL = (b"[" * 100_000, b"[]", b"1", b"null", b"\xff", b"{}", b'{"attempt": []}'
 TEXT = b'{"attempt": 1, "resume_step": "x", "resume_incarnation": 1, "failures": 0, "reason": ""}'
 
 
-class Bucket:
+class PlantedBucket:
     """Hold *data* in every object, and names whose numbers are digits that no number has."""
 
     def __init__(self, data=b""):
@@ -37,7 +37,7 @@ class Bucket:
 
 def attempts_in_bucket(data=b""):
     """Return the attempts of incarnation 2."""
-    return AttemptStore(SimpleNamespace(incarnation=2, bundle="b"), Bucket(data))
+    return AttemptStore(SimpleNamespace(incarnation=2, bundle="b"), PlantedBucket(data))
 
 
 def test_digits_that_are_no_number_name_no_incarnation_and_no_attempt():
@@ -57,7 +57,7 @@ def test_what_is_no_attempt_is_reported(data):
 @pytest.mark.parametrize("data", EVIL)
 def test_what_is_no_report_says_of_no_worker_that_it_has_ended(data):
     """One forged worker does not end the agents of the real ones."""
-    parts = SimpleNamespace(bucket=Bucket(data), settings=SimpleNamespace(incarnation=1))
+    parts = SimpleNamespace(bucket=PlantedBucket(data), settings=SimpleNamespace(incarnation=1))
     assert _has_ended(parts, 1, Attempt(1, None, None, 0, "", 0)) is False
 
 

@@ -12,7 +12,7 @@ from orchestrator.agent.cloud.storage import StoredBytes
 DATA = b"* * * * * root id\n"
 
 
-class Bucket:
+class CompromisedBucket:
     """Hold what a compromised machine has left: a manifest that names files, at *place*."""
 
     def __init__(self, names, place="g1/w0", **changes):
@@ -55,16 +55,16 @@ def bring(bucket, folder):
 def test_no_output_comes_back_outside_of_its_folder(tmp_path):
     """`checkpoints//etc/cron.d/x` is below `checkpoints`, and what follows the slash is not."""
     victim = tmp_path / "etc" / "cron.d" / "evil"
-    assert bring(Bucket([victim, "a/b"]), tmp_path / "saves") == ["a/b"]
+    assert bring(CompromisedBucket([victim, "a/b"]), tmp_path / "saves") == ["a/b"]
     assert not victim.exists()
 
 
 @pytest.mark.parametrize("names", [("a", "a/b"), ("a/b", "a"), ("x" * 300, "a")])
 def test_outputs_that_no_folder_can_hold_do_not_stop_the_next_machine(tmp_path, names):
     """The others come back; such a name would be tried again for ever."""
-    assert len(bring(Bucket(names), tmp_path / "saves")) == 1
+    assert len(bring(CompromisedBucket(names), tmp_path / "saves")) == 1
 
 
 def test_a_manifest_under_another_name_than_its_own_does_not_count(tmp_path):
     """A worker reports of itself only."""
-    assert bring(Bucket(["a"], "g1/w1"), tmp_path / "saves") == []
+    assert bring(CompromisedBucket(["a"], "g1/w1"), tmp_path / "saves") == []

@@ -121,7 +121,7 @@ def test_the_reason_of_a_refusal_says_whether_a_role_or_a_new_machine_helps(reas
         assert (caught.value.code, "tpuctl down" in caught.value.hint) == ("TPU-252", True)
 
 
-class Machine:
+class SecretReader:
     """The agent's reader on a machine of the local cloud."""
 
     def __init__(self, lab, url, scopes=(CLOUD_PLATFORM,)):
@@ -146,7 +146,7 @@ class Machine:
 def served(lab):
     """Give a maker of machines, and the cloud over HTTP."""
     with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
-        yield lambda **more: Machine(lab, url, **more)
+        yield lambda **more: SecretReader(lab, url, **more)
 
 
 def test_the_agent_reads_values_and_knows_what_to_mask(lab, served):
@@ -177,7 +177,7 @@ def test_what_cannot_be_read_is_said_with_the_way_out(case, code, words):
     """Code, secret, role and command; never a value."""
     lab, held = lab_with(denied_permissions=frozenset({DENIED} if case == "denied" else ()))
     with serve(lab.router, lambda request: dispatch(lab.router, lab.cloud, request)) as url:
-        machine = Machine(lab, url, MACHINE_SCOPES if case == "narrow" else (CLOUD_PLATFORM,))
+        machine = SecretReader(lab, url, MACHINE_SCOPES if case == "narrow" else (CLOUD_PLATFORM,))
         if case != "missing":
             manager(lab).set("wandb", b"the-\xff-value" if case == "binary" else b"the-value")
         if case == "disabled":

@@ -23,7 +23,7 @@ FLOOD = 24 << 20
 Server = Callable[[Callable[[socket.socket, paramiko.PKey], None]], Host]
 
 
-class Login(paramiko.ServerInterface):
+class OpenServer(paramiko.ServerInterface):
     """Let everybody in and take every command."""
 
     def __init__(self):
@@ -80,7 +80,7 @@ def flooding(*kind: int) -> Callable[[socket.socket, paramiko.PKey], None]:
     """Return what answers a command with one stream of data, whatever the window, and then ends it well."""
 
     def treat(client: socket.socket, key: paramiko.PKey) -> None:
-        transport, login = paramiko.Transport(client), Login()
+        transport, login = paramiko.Transport(client), OpenServer()
         transport.add_server_key(key)
         try:
             transport.start_server(server=login)

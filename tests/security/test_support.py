@@ -15,7 +15,7 @@ from orchestrator.app.this_computer.state_folders import bug_prefix
 from orchestrator.domain.events import Event
 from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.kit.cloud import Cloud
+from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 from tests.security.secret_kit import canaries, spellings
 
@@ -38,7 +38,7 @@ class CarelessDesk(User):
 @pytest.fixture
 def cloud(tmp_path):
     """Give a cloud on a virtual clock, and computers at which commands are typed."""
-    with Cloud(tmp_path).open() as made:
+    with VirtualCloud(tmp_path).open() as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from orchestrator.domain.ports import StoredObject
 from orchestrator.emulator.state.storage.stored import Preconditions
 
 
-class Bucket:
+class SimulatedBucket:
     """A bucket of the local cloud, or a folder of one: objects, and what the agent makes of their names."""
 
     def __init__(self, storage, name, prefix=""):

@@ -36,7 +36,7 @@ QUIESCE = 900.0
 """Seconds after `down` in which a call that was under way may still arrive (the slowest takes 120 s)."""
 
 
-class Checks:
+class RunChecks:
     """Check the invariants of one run as it goes; the first violation ends it."""
 
     def __init__(self, simulation):

@@ -81,7 +81,7 @@ class DeploymentCase:
 
 
 @dataclass(frozen=True)
-class Case:
+class RunCase:
     """One whole run."""
 
     seed: int
@@ -111,7 +111,9 @@ def draw(seed):
     if seed % 3 == 1:
         deployments = [_shared(case) for case in deployments]
     quota = r.choice((None, None, None, count * 16, count * 16 + 16)) if slice_[0] == "v5litepod-16" else None
-    return Case(seed, hours, r.random() < 0.7, r.random() < 0.3, quota, tuple(deployments), _rates(r, hours))
+    return RunCase(
+        seed, hours, r.random() < 0.7, r.random() < 0.3, quota, tuple(deployments), _rates(r, hours)
+    )
 
 
 def _deployment(r, name, hours, shortest, slice_):

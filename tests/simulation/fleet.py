@@ -24,7 +24,7 @@ from orchestrator.engine.loop import many_loops
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.simulation.fleet_scenario import FleetScenario, Wrong
+from tests.simulation.fleet_scenario import FleetSimulation, Wrong
 from tests.simulation.run import collecting_at_the_end
 
 TICK = 5.0
@@ -44,7 +44,7 @@ HOLDS = """Some fleets grow and shrink with their queue. In each run:
 
 
 @dataclass
-class SimulatedRun:
+class SimulatedFleetRun:
     """What came of one seed. *violation* is empty when all invariants held."""
 
     seed: int
@@ -65,14 +65,14 @@ class SimulatedRun:
 @collecting_at_the_end()
 def simulate(seed, trace=None):
     """Simulate the run of *seed*; *trace* gets each line of what happened."""
-    began, run = time.process_time(), SimulatedRun(seed)
+    began, run = time.process_time(), SimulatedFleetRun(seed)
     folder = Path(tempfile.mkdtemp(prefix="tpuctl-fleet-", dir=MEMORY))
     try:
         with ExitStack() as stack:
             stack.enter_context(patch.object(many_loops, "TICK", TICK))
             # Tens of megabytes for machines that are none.
             stack.enter_context(patch.object(wanted, "download_uv", lambda *_: None))
-            scenario = FleetScenario(seed, folder, trace or (lambda line: None))
+            scenario = FleetSimulation(seed, folder, trace or (lambda line: None))
             stack.enter_context(scenario.cloud.open())
             try:
                 scenario.run()

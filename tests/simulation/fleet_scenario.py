@@ -5,8 +5,8 @@ from collections import Counter
 from random import Random
 
 from orchestrator.emulator.http.router import Response
-from tests.kit.cloud import Cloud
-from tests.kit.machines import Ssh
+from tests.kit.cloud import VirtualCloud
+from tests.kit.machines import CloudSsh
 from tests.kit.user import User
 from tests.simulation import invariants
 from tests.simulation.fleet_case import draw
@@ -24,7 +24,7 @@ class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of 
     """An invariant does not hold."""
 
 
-class FleetCloud(Cloud):
+class FleetCloud(VirtualCloud):
     """A cloud with a hundred machines: they have their turn each ten seconds, however often a watch looks."""
 
     turned = float("-inf")
@@ -39,7 +39,7 @@ class FleetCloud(Cloud):
         super().passing()
 
 
-class Owner(User):
+class SimulatedFleetOwner(User):
     """A computer of the fleet's owner."""
 
     def edit(self, **file):
@@ -48,7 +48,7 @@ class Owner(User):
         (self.folder / "tpuctl.yaml").write_text(json.dumps(self.file))
 
 
-class FleetScenario:
+class FleetSimulation:
     """One simulated run of a fleet."""
 
     def __init__(self, seed, folder, say):
@@ -78,9 +78,9 @@ class FleetScenario:
 
     def run(self):
         case, cloud = self.case, self.cloud
-        self.home = Owner(cloud, "home")
-        self.beside = Owner(cloud, "beside", beside=self.home)
-        self.away = Owner(cloud, "away")
+        self.home = SimulatedFleetOwner(cloud, "home")
+        self.beside = SimulatedFleetOwner(cloud, "beside", beside=self.home)
+        self.away = SimulatedFleetOwner(cloud, "away")
         self._edit()
         self._until_well(self.home, "up", "--yes", kill=self._some_kill())
         self._submit(self.home)
@@ -347,7 +347,9 @@ class FleetScenario:
         return slurmd is not None and (slurmd.frozen or slurmd.cut_off)
 
     def _reach_vm(self, trouble):
-        Ssh.broken = staticmethod(lambda machine_id: trouble if "vm" in machine_id.split("-")[-1:] else "")
+        CloudSsh.broken = staticmethod(
+            lambda machine_id: trouble if "vm" in machine_id.split("-")[-1:] else ""
+        )
 
     def _count(self, method, response):
         self.lists[method] += method == "tpu.nodes.list"

@@ -27,7 +27,7 @@ from orchestrator.domain.remote import PushResult, RunResult
 from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import begin_script
-from tests.simulation.bucket import Bucket
+from tests.simulation.bucket import SimulatedBucket
 
 STATE = StoredFile("state", 1, hashlib.sha256(b"x").hexdigest())
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -36,7 +36,7 @@ _ID = re.compile(r"tpu-(?P<node>.+-tpu-g(?P<incarnation>\d+)-\d+)-w(?P<worker>\d
 _ROUND = re.compile(r"TPUCTL_ROUND='(\d+)'")
 
 
-class Gang:
+class SimulatedGang:
     """The job on one slice: all of its workers, alike."""
 
     def __init__(self, machines, deployment, node, incarnation, workers, race_round=0):
@@ -316,7 +316,7 @@ class Gang:
             self.bucket.put(name, json.dumps(body).encode(), new=begun)
 
 
-class Machines(NoMachines):
+class SimulatedMachines(NoMachines):
     """All machines of the simulated cloud."""
 
     def __init__(self, scheduler, random, digests):
@@ -333,7 +333,7 @@ class Machines(NoMachines):
         return self.scheduler.now()
 
     def bucket_of(self, deployment):
-        return Bucket(self.storage, *self.buckets[deployment])
+        return SimulatedBucket(self.storage, *self.buckets[deployment])
 
     def boot(self, machine):
         self.cloud.kernel.state.guest[machine.id]["hostkeys", "ssh-ed25519"] = KEY
@@ -347,7 +347,7 @@ class Machines(NoMachines):
         count = len(machine.attributes["worker-network-endpoints"].split(","))
         reported = _ROUND.search(machine.attributes.get("startup-script", ""))
         race_round = int(reported[1]) if reported else 0
-        gang = Gang(self, deployment, node["node"], int(node["incarnation"]), count, race_round)
+        gang = SimulatedGang(self, deployment, node["node"], int(node["incarnation"]), count, race_round)
         self.gangs[node["node"]] = gang
         self.scheduler.after(self.random.uniform(10, 40), gang.boot)
 
@@ -374,7 +374,7 @@ class Machines(NoMachines):
                 gang.heartbeat()
 
 
-class Ssh:
+class SimulatedSsh:
     """The way to machines over SSH: fails where the machine is dead, and now and then."""
 
     def __init__(self, machines, process, fails):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from orchestrator.domain.plan import Outcome
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from tests.simulation import invariants
-from tests.simulation.checks import Checks
+from tests.simulation.checks import RunChecks
 from tests.simulation.draw import HOUR, draw
 from tests.simulation.invariants import SETTLE, Violation
 from tests.simulation.machine_faults import MachineFaults
@@ -67,7 +67,7 @@ def simulate(seed, trace=None):
     simulation = Simulation(draw(seed), trace)
     with simulation.running():
         try:
-            Scenario(simulation, run).run()
+            RunParts(simulation, run).run()
         except Violation as broken:
             run.violation = str(broken)
         except Exception:
@@ -91,12 +91,12 @@ def simulate(seed, trace=None):
     return run
 
 
-class Scenario:
+class RunParts:
     """The parts of a run."""
 
     def __init__(self, simulation, run):
         self.simulation, self.result = simulation, run
-        self.checks = Checks(simulation)
+        self.checks = RunChecks(simulation)
         self.users = [SimulatedUser(simulation, case, self.checks) for case in simulation.case.deployments]
 
     def run(self):

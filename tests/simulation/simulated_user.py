@@ -21,8 +21,8 @@ from orchestrator.errors import (
 )
 from tests.kit.wire import PROJECT
 from tests.planning.planning_kit import make_spec
-from tests.simulation.simulation import DIGEST, Controller
-from tests.simulation.virtual_threads import Kill, Process
+from tests.simulation.simulation import DIGEST, SimulatedController
+from tests.simulation.virtual_threads import ProcessKilled, VirtualProcess
 
 
 class SimulatedUser:
@@ -79,7 +79,7 @@ class SimulatedUser:
     def _start(self, command, computer, rival):
         self._count += 1
         name = f"{self.name}/{computer}/{command}{self._count}"
-        process = Process(self.simulation.scheduler, name, computer, self.skews[computer])
+        process = VirtualProcess(self.simulation.scheduler, name, computer, self.skews[computer])
         process.command, process.deployment, process.rival = command, self.name, rival
         process.stretch = 0
         self.checks.began(process)
@@ -93,7 +93,7 @@ class SimulatedUser:
         process.start(lambda: getattr(self, f"_{command}")(process), lambda error: self._over(process, error))
 
     def _up(self, process):
-        controller = Controller(self.simulation, self.spec, process, "up")
+        controller = SimulatedController(self.simulation, self.spec, process, "up")
 
         with controller.holding_lease():
             record_wanted(controller.deployment, DIGEST["bundle"], DIGEST["agent"])
@@ -104,7 +104,7 @@ class SimulatedUser:
             )  # fmt: skip
 
     def _watch(self, process):
-        controller = Controller(self.simulation, self.spec, process, "watch")
+        controller = SimulatedController(self.simulation, self.spec, process, "watch")
         with controller.holding_lease():
             if not controller.records.current.job.bundle:
                 return
@@ -116,7 +116,7 @@ class SimulatedUser:
                 process.end_read = "done"
 
     def _down(self, process):
-        controller = Controller(self.simulation, self.spec, process, "down", forgiving=True)
+        controller = SimulatedController(self.simulation, self.spec, process, "down", forgiving=True)
         with controller.holding_lease():
             remaining = delete_all(
                 controller.deletion(), controller.deployment.bucket if self.deleting else ""
@@ -157,7 +157,7 @@ class SimulatedUser:
         """Judge how a command ended, and do what its user would do next."""
         kind = type(error).__name__ if error is not None else "ok"
         self.simulation.say(f"{process.name} ends: {kind} {error if error is not None else ''}".rstrip())
-        if error is not None and not isinstance(error, TpuctlError | Kill):
+        if error is not None and not isinstance(error, TpuctlError | ProcessKilled):
             raise error
         self.checks.over(process, error)
         if process.command == "up" and error is None and not process.rival:
@@ -178,7 +178,7 @@ class SimulatedUser:
             return
         if error is None:
             again = "watch"
-        elif isinstance(error, Kill):
+        elif isinstance(error, ProcessKilled):
             self.computer = self.computer if r.random() < 0.7 else ("b" if self.computer == "a" else "a")
         elif "the bucket with checkpoints" in str(error):
             # What the hint says: begin again.

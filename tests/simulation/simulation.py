@@ -47,9 +47,9 @@ from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
 from tests.planning.planning_kit import make_spec
 from tests.simulation.invariants import own_fault
-from tests.simulation.machines import KEY, Machines, Ssh
-from tests.simulation.virtual_threads import HostClock, Process, Scheduler, Threading, sleep
-from tests.simulation.wire import Network
+from tests.simulation.machines import KEY, SimulatedMachines, SimulatedSsh
+from tests.simulation.virtual_threads import HostClock, Scheduler, Threading, VirtualProcess, sleep
+from tests.simulation.wire import SimulatedNetwork
 
 CONTENT = {"bundle": b"the user's code", "agent": b"the agent"}
 DIGEST = {name: hashlib.sha256(data).hexdigest() for name, data in CONTENT.items()}
@@ -73,7 +73,7 @@ class Simulation:
         self.own_fault = ""
         self.processes, self.passes = [], 0
         self.events = Counter()
-        self.machines = Machines(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
+        self.machines = SimulatedMachines(self.scheduler, Random(f"machines {case.seed}"), DIGEST)
         latency = PROFILES["realistic" if case.realistic else "scaled"]
         zones = {zone for d in case.deployments for zone in d.spec["tpu__zones"]}
         quotas = {(QUOTA, zone): case.quota for zone in zones} if case.quota else {}
@@ -81,7 +81,7 @@ class Simulation:
         inside = InProcess(self.scheduler.clock, settings, self.machines)
         self.cloud, self.storage = inside.cloud, inside.storage
         self.machines.cloud, self.machines.storage = self.cloud, self.storage
-        self.network = Network(
+        self.network = SimulatedNetwork(
             self.scheduler, inside, self._acting,
             rates=case.rates, random=Random(f"wire {case.seed}"), observed=self._called,
         )  # fmt: skip
@@ -228,15 +228,15 @@ class Ears:
         return self._last
 
 
-class Controller:
+class SimulatedController:
     """One process of tpuctl for one deployment: what `app/deployment/session.py` puts together."""
 
-    def __init__(self, simulation, spec, process: Process, command, *, forgiving=False):
+    def __init__(self, simulation, spec, process: VirtualProcess, command, *, forgiving=False):
         self.simulation, self.spec, self.process = simulation, spec, process
         self.clock = SteadyClock(HostClock(process, self._longer))
         self.folder = simulation.folder / f"{spec.name}-{process.computer}"
         self.events, self.failures = [], []
-        remote = Ssh(simulation.machines, process, self._ssh_fails)
+        remote = SimulatedSsh(simulation.machines, process, self._ssh_fails)
         account = CloudAccount(PROJECT, simulation.cloud.settings.default_service_account)
         self.cloud = cloud = wired_cloud(
             spec, remote, account=account.default_service_account, read_retry=simulation.read_retry

@@ -248,6 +248,7 @@ MECHANISMS = {
         ((outcome, "settle", lambda found, **_: found),),
         ("tests/agent/test_rules.py::test_status_zero_with_nothing_committed_is_followed_by_no_start",)),
     "I8 uncommitted is not done": Switch(
-        ((machines.Gang, "_bring", lambda gang, _: gang._end("done")),
-         (machines.Gang, "heartbeat", _says_saved(machines.Gang.heartbeat))), invariant="I8", seed=84),
+        ((machines.SimulatedGang, "_bring", lambda gang, _: gang._end("done")),
+         (machines.SimulatedGang, "heartbeat", _says_saved(machines.SimulatedGang.heartbeat))),
+        invariant="I8", seed=84),
 }  # fmt: skip

@@ -15,7 +15,7 @@ NEVER = 10 * 366 * 86400.0
 """Seconds that no run lasts: who waits so long is woken by somebody."""
 
 
-class Kill(BaseException):
+class ProcessKilled(BaseException):
     """The process is dead: nothing in it may catch this, and nothing of it acts any more."""
 
 
@@ -59,7 +59,7 @@ class Scheduler:
         return True
 
 
-class Process:
+class VirtualProcess:
     """One process on one computer: its threads die and pause together. *skew* is how wrong its wall clock is."""
 
     def __init__(self, scheduler, name, computer, skew=0.0):
@@ -86,12 +86,12 @@ class Process:
     def step(self):
         """Count one call to the outside; die when the last one allowed has been made."""
         if self.dead:
-            raise Kill
+            raise ProcessKilled
         if self.calls_to_live is not None:
             self.calls_to_live -= 1
             if self.calls_to_live < 0:
                 self.kill()
-                raise Kill
+                raise ProcessKilled
 
 
 class Thread:
@@ -123,7 +123,7 @@ class Thread:
     def sleep(self, seconds):
         """Hand control back for *seconds*; called in the thread itself."""
         if self.process.dead:
-            raise Kill
+            raise ProcessKilled
         if self.process.paused_until <= self._scheduler.now() and self._scheduler.skip(seconds):
             self._ticket += 1
             return
@@ -131,7 +131,7 @@ class Thread:
         self._back.release()
         self._go.acquire()
         if self.process.dead:
-            raise Kill
+            raise ProcessKilled
 
     def _resume(self, ticket):
         """Hand control to the thread and take it back; called by the scheduler."""
@@ -206,7 +206,7 @@ class HostClock:
         wait_in([] if wake is None else wake.waiting, self._scheduler, seconds)
 
 
-class Event:
+class VirtualEvent:
     """An event of virtual time: to set it wakes who waits for it on the clock of a computer."""
 
     def __init__(self):
@@ -246,7 +246,7 @@ class Lock:
 class Threading:
     """Stand in for the module `threading` where our code starts threads or waits for locks and events."""
 
-    Event = Event
+    Event = VirtualEvent
 
     def __init__(self, scheduler):
         self._scheduler = scheduler

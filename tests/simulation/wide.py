@@ -154,7 +154,7 @@ def simulate(seed, tpus=TPUS, days=DAYS, trace=lambda line: None):
     simulation.bundles = _bundles()
     with simulation.running():
         try:
-            Scenario(simulation, run).run()
+            WideRunParts(simulation, run).run()
         except Violation as broken:
             run.violation = str(broken)
         except Exception:  # a crash of the product is a violation too
@@ -179,7 +179,7 @@ def _bundles():
     return folder
 
 
-class Scenario:
+class WideRunParts:
     """The parts of a wide run."""
 
     def __init__(self, simulation, run):

@@ -23,9 +23,9 @@ from orchestrator.planning.job import job_digest
 from orchestrator.pricing.cost import hourly
 from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.kit.wire import wired_cloud
-from tests.simulation.machines import KEY, Ssh
-from tests.simulation.virtual_threads import Kill
-from tests.simulation.wide_simulation import DIGEST, Computer, shared_catalog
+from tests.simulation.machines import KEY, SimulatedSsh
+from tests.simulation.virtual_threads import ProcessKilled
+from tests.simulation.wide_simulation import DIGEST, OwnerComputer, shared_catalog
 
 DAY, HOUR = 86400.0, 3600.0
 MAX_STRETCH = 240.0
@@ -49,7 +49,7 @@ class Watchers:
 
     def __init__(self, simulation, case, checks):
         self.simulation, self.case, self.checks = simulation, case, checks
-        self.name, self.spec, self.computer = case.name, simulation.specs[case.name], Computer()
+        self.name, self.spec, self.computer = case.name, simulation.specs[case.name], OwnerComputer()
         self.poll = float(self.spec.watch.poll)
         self.ended, self.passes, self._turn, self._count = "", 0, 0, 0
         self.calls_to_live, self._stretch, self._blind = None, 0.0, 0
@@ -75,7 +75,7 @@ class Watchers:
                     self.records.update(
                         lambda record: with_wanted(record, DIGEST["bundle"], DIGEST["agent"], digest, now)
                     )
-        except (Kill, TpuctlError) as error:
+        except (ProcessKilled, TpuctlError) as error:
             self._dies(error)
             return
         self._again(0.2)
@@ -84,7 +84,7 @@ class Watchers:
         simulation, spec = self.simulation, self.spec
         self.calls_to_live, self._blind, self._stretch = None, 0, 0.0
         self.clock = clock or Pauses(simulation.scheduler.clock)
-        remote = Ssh(simulation.machines, self, lambda: False)
+        remote = SimulatedSsh(simulation.machines, self, lambda: False)
         cloud = wired_cloud(spec, remote, account=simulation.cloud.settings.default_service_account)
         self.records = RecordStore(self.computer.record, cloud.store, spec.name, now=self.clock.now)
         holder = Holder(f"{self.name}/{self._count}", "a", "watch", simulation.now(), pid=1, boot="a")
@@ -112,7 +112,7 @@ class Watchers:
         if self.calls_to_live is not None:
             self.calls_to_live -= 1
             if self.calls_to_live < 0:
-                raise Kill
+                raise ProcessKilled
 
     def calling(self, method, place):
         self.checks.calling(self, method, place)
@@ -140,7 +140,7 @@ class Watchers:
             with self.simulation.acts(self):
                 result = self.loop.reconciler.one_pass()
                 self._judge(result)
-        except (Kill, TpuctlError) as error:
+        except (ProcessKilled, TpuctlError) as error:
             if isinstance(error, TpuctlError) and error.retry is Retry.TRANSIENT:
                 self._later(self.poll, steady=False)
             else:
@@ -207,7 +207,7 @@ class Watchers:
         self._turn += 1
         self.asleep = False
         self.simulation.say(f"{self.name} dies: {type(error).__name__} {error}".rstrip())
-        if not isinstance(error, Kill | TpuctlError):
+        if not isinstance(error, ProcessKilled | TpuctlError):
             raise error
         if isinstance(error, TpuctlError) and not isinstance(error, LeaseHeldError):
             self.simulation.events["command failed"] += 1

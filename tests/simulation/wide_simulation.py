@@ -28,16 +28,16 @@ from tests.kit.wire import PROJECT, WIRE
 from tests.planning.planning_kit import make_spec
 from tests.simulation import machines
 from tests.simulation.invariants import own_fault
-from tests.simulation.machines import Machines
+from tests.simulation.machines import SimulatedMachines
 from tests.simulation.simulation import DIGEST, RetryTime
-from tests.simulation.virtual_threads import Kill, Scheduler
-from tests.simulation.wire import Network
+from tests.simulation.virtual_threads import Scheduler
+from tests.simulation.wire import SimulatedNetwork
 
 _OURS = re.compile(r"\b(w\d+)-(?:tpu|vm)")
 shared_catalog = cache(load_catalog)
 
 
-class WideMachines(Machines):
+class WideMachines(SimulatedMachines):
     """Machines by the hundred: news of a job wake its controller."""
 
     def __init__(self, *parts):
@@ -71,7 +71,7 @@ class MemoryFile:
 
 
 @dataclass
-class Computer:
+class OwnerComputer:
     """The computer of one owner."""
 
     record: MemoryFile = field(default_factory=MemoryFile)
@@ -96,7 +96,7 @@ class WideSimulation:
         inside = InProcess(self.scheduler.clock, settings, self.machines)
         self.cloud, self.storage = inside.cloud, inside.storage
         self.acting = None
-        self.network = Network(
+        self.network = SimulatedNetwork(
             self.scheduler, inside, lambda: self.acting,
             rates=case.rates, random=Random(f"wire {case.seed}"), observed=self._called,
         )  # fmt: skip
@@ -185,7 +185,7 @@ class WideSimulation:
         """Stand for what this process reaches: its network, threads, disks and ids."""
         WIRE.cloud = self.network
         ids = Random(f"ids {self.case.seed}")
-        report = machines.Gang._report
+        report = machines.SimulatedGang._report
 
         def reported(gang, phase):
             report(gang, phase)
@@ -195,7 +195,7 @@ class WideSimulation:
             stack.enter_context(one_after_the_other())
             for target, name, value in (
                 (uuid, "uuid4", lambda: uuid.UUID(int=ids.getrandbits(128), version=4)),
-                (machines.Gang, "_report", reported),
+                (machines.SimulatedGang, "_report", reported),
                 (record_store, "write_private", lambda path, data: setattr(path, "data", data)),
                 (journal, "append_synced", self._journaled),
                 (retry_unary, "time", RetryTime(self.scheduler)),
@@ -206,4 +206,4 @@ class WideSimulation:
             yield self
 
 
-__all__ = ["DIGEST", "Computer", "Kill", "WideSimulation", "shared_catalog"]
+__all__ = ["DIGEST", "OwnerComputer", "WideSimulation", "shared_catalog"]

@@ -1,7 +1,7 @@
 """
 The network between controllers and cloud: what is lost, late, stale, cut short or refused on the way.
 
-Every call of every controller passes through `Network.answer`. The faults are drawn from the seed alone.
+Every call of every controller passes through `SimulatedNetwork.answer`. The faults are drawn from the seed alone.
 """
 
 import json
@@ -45,7 +45,7 @@ LISTS = frozenset({"tpu.nodes.list", "tpu.queuedResources.list", "compute.instan
 TPU_LISTS = {"tpu.nodes.list": "nodes", "tpu.queuedResources.list": "queuedResources"}
 
 
-class Network:
+class SimulatedNetwork:
     """
     Bring requests to the cloud and answers back, or not.
 

@@ -69,7 +69,7 @@ gate exit
 GATES = ("commit", "switch", "begin", "output", "exit")
 
 
-class Loop:
+class ServerLoop:
     """One event loop in a side thread, for all servers and proxies of a test."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Loop:
 class ChaosMachine:
     """A machine that has an older tree and no job yet; *host* leads to it through the proxy."""
 
-    def __init__(self, loop: Loop, folder: Path, key: DeploymentKey, root: Path | None = None) -> None:
+    def __init__(self, loop: ServerLoop, folder: Path, key: DeploymentKey, root: Path | None = None) -> None:
         self.loop = loop
         self.root = root or folder / "root"
         self.gates = folder / "gates"
@@ -285,7 +285,7 @@ class DeliveryLab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.loop = Loop()
+        self.loop = ServerLoop()
         self.key = ensure_key(folder / "keys")
         self._machines: list[ChaosMachine] = []
 

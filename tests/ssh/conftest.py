@@ -17,7 +17,7 @@ from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.waiting import until
 from tests.ssh.chaos_machine import DeliveryLab
-from tests.ssh.remote_machines import AsyncServers, Machine, free_port, own_address
+from tests.ssh.remote_machines import AsyncServers, SshMachine, free_port, own_address
 from tests.ssh.remote_relay import Relay
 
 SSHD = "/usr/sbin/sshd"
@@ -68,7 +68,7 @@ def servers() -> Iterator[AsyncServers]:
 
 
 @pytest.fixture
-def machine(servers: AsyncServers, tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
+def machine(servers: AsyncServers, tmp_path: Path, key: DeploymentKey) -> Iterator[SshMachine]:
     """Start one machine on asyncssh."""
     made = servers.start("demo-tpu-g1", tmp_path / "machine", key.public)
     yield made
@@ -76,7 +76,7 @@ def machine(servers: AsyncServers, tmp_path: Path, key: DeploymentKey) -> Iterat
 
 
 @pytest.fixture
-def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
+def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[SshMachine]:
     """Run the real sshd, as the current user, on its own address."""
     if not Path(SSHD).exists():
         pytest.skip("no /usr/sbin/sshd on this computer")
@@ -103,14 +103,14 @@ def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[Machine]:
     text = host_key.export_public_key().decode().strip()
     try:
         until(lambda: "listening" in log(), "sshd listens", 60, 0.02, log)
-        yield Machine(Host("demo-tpu-g1", address, (text,), port), root, daemon.terminate)
+        yield SshMachine(Host("demo-tpu-g1", address, (text,), port), root, daemon.terminate)
     finally:
         daemon.terminate()
         daemon.wait(10)
 
 
 @pytest.fixture(params=["asyncssh", "openssh"])
-def any_machine(request: pytest.FixtureRequest) -> Machine:
+def any_machine(request: pytest.FixtureRequest) -> SshMachine:
     """Give each kind of SSH server in turn."""
     return request.getfixturevalue("machine" if request.param == "asyncssh" else "openssh")
 
@@ -120,7 +120,7 @@ def relay() -> Iterator[Callable[..., tuple[Relay, Host]]]:
     """Put a TCP relay before a machine; it can cut, reset or swallow after so many bytes."""
     made: list[Relay] = []
 
-    def place(machine: Machine, after: int | None = None, action: str = "close") -> tuple[Relay, Host]:
+    def place(machine: SshMachine, after: int | None = None, action: str = "close") -> tuple[Relay, Host]:
         relay = Relay((machine.host.address, machine.host.port), own_address(), after, action)
         made.append(relay)
         return relay, replace(machine.host, address=relay.address, port=relay.port)

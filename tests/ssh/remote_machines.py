@@ -33,7 +33,7 @@ async def _pump(process: "asyncssh.SSHServerProcess[bytes]", child: asyncio.subp
 
 
 @dataclass
-class Machine:
+class SshMachine:
     """A machine that can be reached: where it listens, its folder, and how to stop it."""
 
     host: Host
@@ -73,10 +73,10 @@ class AsyncServers:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
 
-    def start(self, name: str, root: Path, public: str, port: int = 0, address: str = "") -> Machine:
+    def start(self, name: str, root: Path, public: str, port: int = 0, address: str = "") -> SshMachine:
         """Start a machine that runs commands by bash with TPUCTL_ROOT set to *root*."""
         host_key = asyncssh.generate_private_key("ssh-ed25519")
-        made = Machine(Host(name, "", ()), root, lambda: None)
+        made = SshMachine(Host(name, "", ()), root, lambda: None)
 
         class Login(asyncssh.SSHServer):
             def begin_auth(self, username: str) -> bool:

@@ -19,7 +19,7 @@ from orchestrator.ssh.remote import Ssh
 from tests.ssh.remote_machines import free_port, own_address
 
 
-class Cloud:
+class PrivateNetwork:
     """A network with SSH servers on one loop in a side thread; *logins* counts connections to each."""
 
     def __init__(self, folder, public):
@@ -86,7 +86,7 @@ class _Counting(SshServer):
 @pytest.fixture
 def cloud(tmp_path, key):
     """Return an empty network."""
-    made = Cloud(tmp_path, key.public)
+    made = PrivateNetwork(tmp_path, key.public)
     yield made
     made.close()
 
