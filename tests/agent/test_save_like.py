@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.contract.formats.choose import NAMES, format_of
-from orchestrator.contract.formats.reading.save_like import save_folder_like, save_like
+from orchestrator.contract.formats.reading.save_like import maybe_save, save_folder_like, save_like
 
 
 @pytest.mark.parametrize(
@@ -33,6 +33,21 @@ def test_a_folder_of_one_save_is_known_by_its_number() -> None:
     """Folders of code and of all saves are not."""
     assert all(map(save_folder_like, ["checkpoint-100", "ckpt_7", "step-000040", "epoch=3", "my_step_5"]))
     assert not any(map(save_folder_like, ["checkpoints", "steps", "models", "out", "v2", "__pycache__"]))
+
+
+@pytest.mark.parametrize("name", ["step_5.json", "epoch-3.json", "Iter100", "step=000040.json", "model.json"])
+def test_where_nothing_else_looks_like_a_save_the_file_of_one_step_may_be_one(name: str) -> None:
+    """However small: a program of one's own may keep all of its state in it."""
+    assert maybe_save(name, 40)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["config_step_5.json", "eval_step_5.json", "metrics_5.json", "step_5.png", "a.json", "model.json.tmp"],
+)
+def test_a_small_file_that_only_tells_of_a_training_is_none(name: str) -> None:
+    """Settings, figures and pictures: with them alone no job can go on."""
+    assert not maybe_save(name, 40)
 
 
 @pytest.mark.parametrize("name", NAMES)

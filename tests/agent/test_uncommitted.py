@@ -138,16 +138,18 @@ def test_a_notice_brings_the_newest_files(lab: AgentLab) -> None:
     assert set(retained(lab)) == {"checkpoints/latest.npz", "checkpoints/sub/final.npz"}
 
 
-def test_a_running_job_names_a_save_that_nothing_commits(lab: AgentLab) -> None:
-    """The heartbeat holds the file's name; a commit takes it away again."""
+@pytest.mark.parametrize("name", ["ckpt.pt", "out_5.json"])
+def test_a_running_job_names_a_save_that_nothing_commits(name: str, lab: AgentLab) -> None:
+    """The heartbeat holds the file's name, whatever it is called; a commit takes it away again."""
     script = (
         "import os, time\nfrom pathlib import Path\nout = Path(os.environ['TPUCTL_CHECKPOINT_DIR'])\n"
-        "out.mkdir(exist_ok=True)\n(out / 'ckpt.pt').write_text('x')\nsign = out.parent / 'sign'\n"
+        "out.mkdir(exist_ok=True)\n(out / 'config.json').write_text('{}')\n(out / 'log.txt').write_text('x')\n"
+        f"(out / {name!r}).write_text('x')\nsign = out.parent / 'sign'\n"
         "while not sign.exists():\n    time.sleep(0.05)\n"
         "(out / 'step-1').mkdir()\n(out / 'step-1' / 'COMPLETE').write_text('')\ntime.sleep(600)\n"
     )
     machine = flat(lab, script=script).start()
-    machine.until(lambda: machine.heartbeat().get("uncommitted") == "ckpt.pt", "the name")
+    machine.until(lambda: machine.heartbeat().get("uncommitted") == name, "the name")
     assert machine.heartbeat()["uncommitted_place"] == "checkpoints"
 
     (machine.root / "sign").write_text("")

@@ -225,6 +225,8 @@ LAYOUTS: Sequence[SaveLayout] = (
     SaveLayout("pickle.dump, gzipped", "files",
            one("state_{step}.pkl.gz", lambda step: gzip.compress(pickle.dumps([step, BYTES]), mtime=0))),
     SaveLayout("xgboost model.json", "files", one("model.json", xgboost), tells=False, in_place=True),
+    SaveLayout("JSON of a program of one's own", "files",
+           one("step_{step}.json", lambda step: json.dumps({"w": [0.5] * 9, "step": step}).encode())),
     SaveLayout("LightGBM, numbered text", "files", one("lgb_{step}.txt", lambda step: b"tree\n" * 500),
            proves=False),
     SaveLayout("Stable-Baselines3: policy, replay buffer", "files",

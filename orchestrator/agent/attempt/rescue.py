@@ -35,7 +35,12 @@ from orchestrator.contract.bucket.uncommitted_manifest import (
     parse_name,
 )
 from orchestrator.contract.file_checksum import sha256_of
-from orchestrator.contract.formats.reading.save_like import checkpoint_like, save_folder_like, save_like
+from orchestrator.contract.formats.reading.save_like import (
+    checkpoint_like,
+    may_hold_state,
+    save_folder_like,
+    save_like,
+)
 from orchestrator.contract.machine_errors import AgentError, DamagedError, FinalError
 from orchestrator.contract.phase import Phase
 
@@ -339,7 +344,8 @@ class Uncommitted:
         whole = self._whole()
         return [
             (one.place, one.relative) for one in found
-            if one.save_like and one.place is not SavedPlace.QUARANTINE
+            if (one.save_like or (one.place is SavedPlace.CHECKPOINTS and may_hold_state(one.path.name)))
+            and one.place is not SavedPlace.QUARANTINE
             and not (one.place is SavedPlace.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
         ]  # fmt: skip
 

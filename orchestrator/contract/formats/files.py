@@ -9,7 +9,6 @@ them. So whatever the program reads at its start is restored under its own name.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -30,6 +29,7 @@ from orchestrator.contract.formats.base import (
 from orchestrator.contract.formats.reading.file_damage import damage_of
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import NameKind, numbered
+from orchestrator.contract.formats.reading.save_like import is_temporary
 from orchestrator.contract.formats.reading.saved_files import (
     Saves,
     among,
@@ -43,7 +43,6 @@ from orchestrator.contract.formats.reading.saved_files import (
 DEEPEST = 8
 MAX_FILES, MAX_OBJECTS = 5000, 100_000
 """Most files of a folder, and objects of the bucket, that are examined."""
-_UNFINISHED = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 
 
 class Files(Format):
@@ -137,7 +136,7 @@ class Files(Format):
         # Frameworks put names with a dot into their own folders (`.zarray`); elsewhere a dot means hidden.
         inside = step_folder_of(f"{folder.relative_to(root).as_posix()}/x") != ""
         for path in sorted(folder.iterdir()) if inside else entries(folder):
-            if _UNFINISHED.search(path.name.lower()):
+            if is_temporary(path.name):
                 continue
             if path.is_file():
                 # Its bytes are in the save already; the link itself is restored from the manifest.

@@ -31,10 +31,13 @@ _STATIC = re.compile(r"config|arg|hparam|token|vocab|merges|label|class|dict|met
 _STATE = re.compile(
     r"last|latest|ckpt|checkpoint|snapshot|state|model|weight|booster|param|save|xgb|lgb|lightgbm|gbm|net"
 )
+_PLAIN_STEP = re.compile(r"(?:step|epoch|iter|iteration|round)[-_.=]?\d+(?:\.json)?")
+"""A hand-written loop may keep all of its state in `step_100.json`."""
 LARGE = 1024
 """Smallest size in bytes at which a file of unknown name, alone in the checkpoint folder, counts as a save."""
 _BIN = re.compile(r"(?:pytorch_model|adapter_model|model|optimizer|weights|diffusion_)\S*\.bin")
 _DATA = re.compile(r".*\.data-\d{5}-of-\d{5}")
+_TEMPORARY = re.compile(r"(?:^|[-._])(?:tmp|temp|partial|incomplete|lock)(?:[-._\d]|$)|~$")
 _BARE = re.compile(r"(?:checkpoint|ckpt|snapshot)[-_]?\d+")
 _FOLDER = re.compile(r"(?:\S*[-_.])?(?:checkpoint|ckpt|step|epoch|snapshot)s?[-_.=]?\d+(?:[-_.]\S*)?")
 
@@ -65,14 +68,28 @@ def maybe_save(name: str, size: int) -> bool:
     """
     Return whether a file may be a save although nothing in its folder has the name of one; *size* in bytes.
 
-    xgboost writes `model.json`, LightGBM `model.txt`, spaCy `ner/model`. Any other text file, or one of a few
-    bytes, may hold settings.
+    xgboost writes `model.json`, LightGBM `model.txt`, spaCy `ner/model`, a small program `step_100.json`. Any
+    other text file, or one of a few bytes, may hold settings.
     """
     lower = name.lower()
-    # Usually written once at the start; it would make every folder look like a save.
-    if is_log(name) or _STATIC.search(lower) or size == 0:
+    if not may_hold_state(name) or size == 0:
         return False
-    return _STATE.search(lower) is not None or (size > LARGE and not lower.endswith(_TEXT))
+    return (
+        _STATE.search(lower) is not None
+        or _PLAIN_STEP.fullmatch(lower) is not None
+        or (size > LARGE and not lower.endswith(_TEXT))
+    )
+
+
+def may_hold_state(name: str) -> bool:
+    """Return whether a training may resume from that file: it is whole, and no log, setting or vocabulary."""
+    # Written once at the start, a setting would make every folder look like a save.
+    return not is_log(name) and not is_temporary(name) and not _STATIC.search(name.lower())
+
+
+def is_temporary(name: str) -> bool:
+    """Return whether a file of that name is still being written, and gets another one when it is whole."""
+    return _TEMPORARY.search(name.lower()) is not None
 
 
 def is_log(name: str) -> bool:
