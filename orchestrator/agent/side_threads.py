@@ -24,7 +24,7 @@ def say(text: str) -> None:
         return
 
 
-class Task(threading.Thread, Generic[T]):
+class SideThread(threading.Thread, Generic[T]):
     """One call in a thread of its own, started at once; the process does not wait for it at exit."""
 
     def __init__(self, name: str, call: Callable[[], T]) -> None:

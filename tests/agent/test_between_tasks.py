@@ -17,7 +17,7 @@ from orchestrator.agent.attempt.run_attempt import AttemptRunner
 from orchestrator.agent.fleet import task
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.machine import processes
-from orchestrator.agent.side_threads import Task
+from orchestrator.agent.side_threads import SideThread
 from orchestrator.agent.telemetry.heartbeat import HeartbeatContent, HeartbeatWriter, heartbeat_name
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab
@@ -116,7 +116,7 @@ def test_a_step_of_the_start_that_is_over_is_not_waited_for() -> None:
     runner._context = SimpleNamespace(
         end_requests=SimpleNamespace(check=lambda: (checks.append(1), over.set()))
     )
-    assert runner._wait(Task("step", lambda: over.wait(10) and 7)) == 7
+    assert runner._wait(SideThread("step", lambda: over.wait(10) and 7)) == 7
     assert checks
 
 

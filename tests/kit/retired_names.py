@@ -130,6 +130,7 @@ RETIRED = {
     "_life": "_passes, _transitions",
     "life": "transitions, lifetime",
     "queued_look": "queued_poll",
+    "Task": "SideThread (the agent's); a task is a fleet's",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

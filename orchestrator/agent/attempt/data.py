@@ -25,7 +25,7 @@ from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
-from orchestrator.agent.side_threads import Task, each
+from orchestrator.agent.side_threads import SideThread, each
 from orchestrator.contract.bucket.object_names import DATA, DATA_LIST
 from orchestrator.contract.file_checksum import digest_of
 from orchestrator.contract.machine_errors import AgentError, DamagedError, FinalError, TransientError
@@ -271,10 +271,10 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
     if not data.wants():
         return None
     context.heartbeat.time("data_began")
-    task = Task("data", lambda: context.patiently("download the data", data.download))
+    thread = SideThread("data", lambda: context.patiently("download the data", data.download))
     reported_at = 0.0
     try:
-        while task.is_alive():
+        while thread.is_alive():
             context.end_requests.wait(TICK)
             if context.clock.monotonic() - reported_at >= max(REPORT_EVERY, context.settings.heartbeat):
                 reported_at = context.clock.monotonic()
@@ -285,8 +285,8 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
         data.stop.set()
         raise
     context.heartbeat.set(message="")
-    if isinstance(task.failed, FinalError):
-        return JobOutcome(JobOutcomeKind.FAILED, f"data: {task.failed}")
-    task.result()
+    if isinstance(thread.failed, FinalError):
+        return JobOutcome(JobOutcomeKind.FAILED, f"data: {thread.failed}")
+    thread.result()
     context.heartbeat.time("data_done")
     return None

@@ -28,7 +28,7 @@ from orchestrator.agent.machine.docker import ended
 from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of, with_last_line
-from orchestrator.agent.side_threads import Task, say
+from orchestrator.agent.side_threads import SideThread, say
 from orchestrator.contract.agent_lines import attempt_text
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
@@ -98,18 +98,20 @@ class AttemptRunner:
 
     def _prepare(self, attempt: Attempt) -> Optional[JobOutcome]:
         """Restore the checkpoint and install code, data and packages; return None when the job can start."""
-        restore = Task("restore", partial(restore_checkpoint, self._context, attempt))
+        restore = SideThread("restore", partial(restore_checkpoint, self._context, attempt))
         # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
         self._context.patiently("fetch the bundle", partial(fetch_code, self._context))
         if attempt.failures == SUSPICIOUS_FAILURES and self._context.caches.has_restored_packages():
             self._discard_restored_packages("the job has failed twice")
-        image = Task("image", partial(pull_image, self._context))
+        image = SideThread("image", partial(pull_image, self._context))
         # Without `job.image` the key of the caches is known already, so their download starts now.
-        caches = Task("caches", self._context.caches.restore) if self._context.container is None else None
+        caches = (
+            SideThread("caches", self._context.caches.restore) if self._context.container is None else None
+        )
         failed = download_data(self._context)
         failed = self._wait(image) or failed
         if failed is None or caches is not None:
-            self._wait(caches or Task("caches", self._context.caches.restore))
+            self._wait(caches or SideThread("caches", self._context.caches.restore))
         failed = failed or self._install(attempt)
         if failed is not None:
             # The restore moves files, so it must end before another attempt starts.
@@ -143,13 +145,13 @@ class AttemptRunner:
         self._context.log.say(note)
         self._context.patiently("remove the packages", self._context.caches.discard)
 
-    def _wait(self, task: Task[T]) -> T:
-        """Return a task's result or raise its exception; raise AgentMustEnd as soon as the agent must end."""
-        while task.is_alive():
-            # Not a pause: most tasks are over in a moment, and the job waits for each.
-            task.join(TICK)
+    def _wait(self, thread: SideThread[T]) -> T:
+        """Return the thread's result or raise its exception; raise AgentMustEnd as soon as the agent must end."""
+        while thread.is_alive():
+            # Not a pause: most threads are over in a moment, and the job waits for each.
+            thread.join(TICK)
             self._context.end_requests.check()
-        return task.result()
+        return thread.result()
 
     def _set_up(self, attempt: Attempt) -> Optional[JobOutcome]:
         settings = self._settings
