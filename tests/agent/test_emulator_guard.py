@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.attempt.job_process import Job
+from orchestrator.agent.attempt.job_process import JobProcess
 from orchestrator.agent.machine.emulator_guard import (
     NOWHERE,
     REQUIRED,
@@ -110,7 +110,7 @@ def test_job_is_not_started_when_its_own_environment_is_unsafe(given, tmp_path):
     """The last gate is where the process is made: whoever starts one passes it."""
     trace = tmp_path / "trace"
     with pytest.raises(UnsafeError):
-        Job(tmp_path, f"touch {trace}", tmp_path, {**given, "no_proxy": "*"}, lambda _data: None)
+        JobProcess(tmp_path, f"touch {trace}", tmp_path, {**given, "no_proxy": "*"}, lambda _data: None)
     assert not trace.exists()
 
 

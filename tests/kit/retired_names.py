@@ -131,6 +131,7 @@ RETIRED = {
     "life": "transitions, lifetime",
     "queued_look": "queued_poll",
     "Task": "SideThread (the agent's); a task is a fleet's",
+    "Job": "JobProcess (on a machine), CronJob",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

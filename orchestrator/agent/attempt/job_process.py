@@ -24,7 +24,7 @@ PAUSE = 0.05
 """Seconds between two checks for survivors of the stop signal: a save that ends early is committed early."""
 
 
-class Job:
+class JobProcess:
     """
     The process that runs *argv* in *folder*; *output* is called with every piece of its output.
 

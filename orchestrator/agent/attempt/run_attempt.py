@@ -11,7 +11,7 @@ from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.attempt.attempt_record import AttemptRecord
 from orchestrator.agent.attempt.crash_loop import going_back_text
 from orchestrator.agent.attempt.data import download_data
-from orchestrator.agent.attempt.job_process import Job, job_environ
+from orchestrator.agent.attempt.job_process import JobProcess, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
 from orchestrator.agent.attempt.prepare import (
     fetch_code,
@@ -261,7 +261,7 @@ class AttemptRunner:
             argv = ["bash", "-c", command]
             if context.container is not None:
                 argv = context.container.argv(command, environ, setup=framework is None)
-            job = Job(layout.root, argv, layout.current, environ, self._progress.take_output)
+            job = JobProcess(layout.root, argv, layout.current, environ, self._progress.take_output)
         except OSError as error:
             return JobOutcome(JobOutcomeKind.FAILED, f"{what.value} cannot be started: {error}")
         try:
@@ -298,7 +298,7 @@ class AttemptRunner:
 
     def _wait_for_end(
         self,
-        job: Job,
+        job: JobProcess,
         attempt: Attempt,
         target: Optional[int],
         framework: Optional[Format],
@@ -342,7 +342,7 @@ class AttemptRunner:
         moved_at = max(self._progress.moved_at, self._context.log.last_at)
         return self._clock.monotonic() - moved_at > self._settings.stall
 
-    def _clear(self, job: Job) -> None:
+    def _clear(self, job: JobProcess) -> None:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""
         while True:
             living = job.clear()

@@ -31,7 +31,7 @@ NICKNAMES = {
 
 
 @dataclass(frozen=True)
-class Job:
+class CronJob:
     """One crontab entry. *schedule* is a five-field expression or `@reboot`."""
 
     schedule: str
@@ -81,7 +81,7 @@ class Cron:
         length = self._config.cron_minute_seconds
         return length - time.time() % length
 
-    def _jobs(self) -> list[Job]:
+    def _jobs(self) -> list[CronJob]:
         jobs, errors = read_folder(self._folder)
         for error in errors:
             if error not in self._errors:
@@ -89,7 +89,7 @@ class Cron:
         self._errors = errors
         return jobs
 
-    async def _start(self, job: Job) -> None:
+    async def _start(self, job: CronJob) -> None:
         """Run one job in its own session, as cron does; its output is discarded, as there is no mail."""
         home = self._config.home(job.user)
         await asyncio.to_thread(home.mkdir, parents=True, exist_ok=True)
@@ -109,12 +109,12 @@ class Cron:
         task.add_done_callback(self._running.discard)
 
 
-def parse(text: str) -> list[Job]:
+def parse(text: str) -> list[CronJob]:
     """Parse one system crontab. Raise ValueError for an error, as cron refuses the whole file."""
     if text and not text.endswith("\n"):
         raise ValueError("missing newline before EOF")
     environment: dict[str, str] = {}
-    jobs: list[Job] = []
+    jobs: list[CronJob] = []
     for line in (raw.strip() for raw in text.splitlines()):
         if not line or line.startswith("#"):
             continue
@@ -126,9 +126,9 @@ def parse(text: str) -> list[Job]:
     return jobs
 
 
-def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
+def read_folder(folder: Path) -> tuple[list[CronJob], list[str]]:
     """Return the jobs of all crontabs in *folder*, and an error message for each unusable file."""
-    jobs: list[Job] = []
+    jobs: list[CronJob] = []
     errors: list[str] = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if not FILE_NAME.match(path.name) or not path.is_file():
@@ -140,7 +140,7 @@ def read_folder(folder: Path) -> tuple[list[Job], list[str]]:
     return jobs, errors
 
 
-def _job(line: str, environment: Mapping[str, str]) -> Job:
+def _job(line: str, environment: Mapping[str, str]) -> CronJob:
     """Parse `m h dom mon dow user command` or `@nickname user command`."""
     nickname = line.startswith("@")
     words = line.split(None, 2 if nickname else 6)
@@ -153,7 +153,7 @@ def _job(line: str, environment: Mapping[str, str]) -> Job:
             CronSim(schedule, datetime(2026, 1, 1))  # noqa: DTZ001 - any local time will do
         except CronSimError as error:
             raise ValueError(f"{error} in {line!r}") from error
-    return Job(schedule, words[-2], words[-1], environment)
+    return CronJob(schedule, words[-2], words[-1], environment)
 
 
 def _unquote(value: str) -> str:
