@@ -37,10 +37,10 @@ def nodes_of(cloud: Cloud, spec: Spec, record: Record) -> Nodes:
     """Return the adapter for the TPUs of a deployment, with the queue or without."""
     if spec.tpu.request == "node" and not record.node.queued:
         return cloud.nodes
-    return NodesInQueue(cloud, spec)
+    return QueuedTpus(cloud, spec)
 
 
-class NodesInQueue:
+class QueuedTpus:
     """Observe, create and delete TPU nodes that queued resources make."""
 
     def __init__(self, cloud: Cloud, spec: Spec) -> None:

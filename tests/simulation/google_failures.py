@@ -19,7 +19,7 @@ from orchestrator.domain.first_seen import Condition, of_name
 from orchestrator.domain.observation import Present
 from orchestrator.engine import delete, routes
 from orchestrator.engine.delete import Deletion
-from orchestrator.engine.queued_tpus import NodesInQueue
+from orchestrator.engine.queued_tpus import QueuedTpus
 from orchestrator.engine.reconcile import apply, observe
 from orchestrator.errors import Retry
 from orchestrator.google import (
@@ -182,7 +182,7 @@ GOOGLE_FAILURES = {
         ((error_mapping, "_BY_TEXT", tuple(row for row in error_mapping._BY_TEXT if "flex_start" not in row[1])),),
         (f"{FLEX}test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next",)),
     "U17 a reservation that is not there": Switch(
-        ((NodesInQueue, "_lacks_reservation", lambda self, code: False),),
+        ((QueuedTpus, "_lacks_reservation", lambda self, code: False),),
         (f"{RESERVED}test_a_reservation_that_is_not_there_ends_the_asking_and_names_the_setting",)),
     "U17 a disk that is not in the zone": Switch(
         ((apply, "check_disks", lambda vms, order: None),),

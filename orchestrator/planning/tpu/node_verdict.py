@@ -26,7 +26,7 @@ from orchestrator.planning.tpu.never_reported import (
     often_silent,
 )
 from orchestrator.planning.tpu.preemption import being_taken, stopped_for_good
-from orchestrator.planning.tpu.queued_tpu import InQueue, judge_in_queue
+from orchestrator.planning.tpu.queued_tpu import QueuedVerdict, judge_queued
 from orchestrator.planning.tpu.race import (
     may_overlap,
     undecided,
@@ -90,7 +90,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         return _judge_missing(world, record)
     state = node.state
     # The queue comes first: its node may still look healthy after the queued resource has failed.
-    place = judge_in_queue(node, world, record)
+    place = judge_queued(node, world, record)
     if state in TERMINAL or state is NodeState.DELETING or (place is not None and place.lost):
         return _judge_lost(node, place)
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
@@ -118,7 +118,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     return _judge_transient(state, world, record)
 
 
-def _judge_lost(node: Node, queued: InQueue | None) -> NodeVerdict:
+def _judge_lost(node: Node, queued: QueuedVerdict | None) -> NodeVerdict:
     """Judge a node that has ended, is being deleted, or whose queued resource is lost."""
     if queued is None or not queued.lost:
         return NodeVerdict.of_state(NodeAction.REPLACE, LoopRule.TPU_LOST, node, node.state.name)

@@ -101,33 +101,33 @@ def end_text(spec: Spec, record: Record, node: Node, now: float) -> str:
 
 
 @dataclass(frozen=True)
-class InQueue:
-    """Judge a TPU that was requested through the queue: lost, or still waiting."""
+class QueuedVerdict:
+    """Say of a TPU that was requested through the queue whether it is lost, or still waited for."""
 
     lost: bool
     message: str
 
 
-def judge_in_queue(node: Node, world: World, record: Record) -> InQueue | None:
+def judge_queued(node: Node, world: World, record: Record) -> QueuedVerdict | None:
     """Return whether a queued TPU is lost, and why; None if the state of its node decides."""
     request = node.queued
     if request is None or node.state is NodeState.DELETING:
         return None
     if request.state is QueuedState.FAILED:
-        return InQueue(True, f"the queue dropped the request: {request.message or 'no reason given'}")
+        return QueuedVerdict(True, f"the queue dropped the request: {request.message or 'no reason given'}")
     if request.state in ENDED:
         # Only spot is preempted; other capacity ends when its time is over.
         end = "it was preempted" if request.spot else "the service has ended it"
         end = "its node was deleted by a user" if request.by_user else end
-        return InQueue(True, f"{end}, its queued resource is {request.state.name}")
+        return QueuedVerdict(True, f"{end}, its queued resource is {request.state.name}")
     if request.state in IN_QUEUE:
-        return InQueue(False, waiting_text(request))
+        return QueuedVerdict(False, waiting_text(request))
     if request.state is not QueuedState.PROVISIONING or node.state is not NodeState.CREATING:
         return None
     late = lasted(record, world, of_node(node.incarnation, Condition.PROVISIONING), PROVISIONING_TIMEOUT)
     if late:
-        return InQueue(True, f"still PROVISIONING after {PROVISIONING_TIMEOUT / 60:.0f} min")
-    return InQueue(False, "the queue is making it")
+        return QueuedVerdict(True, f"still PROVISIONING after {PROVISIONING_TIMEOUT / 60:.0f} min")
+    return QueuedVerdict(False, "the queue is making it")
 
 
 def doubts(node: Node) -> set[FirstSeen]:
