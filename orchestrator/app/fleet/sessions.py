@@ -198,7 +198,7 @@ class Fleet:
             return FleetNodePhase.NONE
         return FleetNodePhase.UP if record.job.bundle else FleetNodePhase.LEAVING
 
-    def began(self) -> float:
+    def started_at(self) -> float:
         """Return when the fleet was brought up in seconds since the epoch; 0 once it is being deleted."""
         # Read again, as another process may be deleting the fleet.
         path, clock = self.head.folder / "record.json", self.head.clock

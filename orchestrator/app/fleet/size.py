@@ -76,7 +76,7 @@ class Sizing:
         Raise TpuctlError, with no changes, if Slurm or bucket does not answer.
         """
         fleet = self._fleet
-        if not (began := fleet.began()):
+        if not (started_at := fleet.started_at()):
             return
         now = fleet.head.clock.now()
         load = load_of(fleet, slurm)
@@ -105,10 +105,10 @@ class Sizing:
             )
         self._wanted = what.wanted
         work: dict[str, Callable[[], object]] = {name: partial(self._keep, name) for name in what.keep}
-        work |= {name: partial(self._start, name, began) for name in what.start}
+        work |= {name: partial(self._start, name, started_at) for name in what.start}
         work |= {name: partial(self._end, name) for name in what.end}
         for name, zone in self._gather(load, nodes, now).items():
-            work.setdefault(name, partial(self._move, name, zone, began))
+            work.setdefault(name, partial(self._move, name, zone, started_at))
         for name, call in work.items():
             if name not in busy:
                 self._do(name, call)
@@ -164,11 +164,11 @@ class Sizing:
     def _keep(self, name: str) -> None:
         self._fleet.slurm().undrain(name)
 
-    def _start(self, name: str, began: float, zone: str = "") -> None:
+    def _start(self, name: str, started_at: float, zone: str = "") -> None:
         session = self._fleet.node(name, self._fleet.controller(), zone)
         # `down` first records that the fleet is ending, then takes each node's lease: one of us notices the other.
         last = session.records.current.node.incarnation
-        if record_for_the_watch(session, began, lambda: bool(self._fleet.began())):
+        if record_for_the_watch(session, started_at, lambda: bool(self._fleet.started_at())):
             self._watch.follow(self._fleet.path_of(name))
             if last:
                 # Else Slurm would take it back like a node that stays, and start a task on a deleted machine.
@@ -194,17 +194,17 @@ class Sizing:
             if self._fleet.phase(name) is FleetNodePhase.UP:
                 self._watch.follow(self._fleet.path_of(name))
 
-    def _move(self, name: str, zone: str, began: float) -> None:
+    def _move(self, name: str, zone: str, started_at: float) -> None:
         """Let a node come back in *zone*; without one, let its next machine be in any zone, and keep this one."""
         if zone:
             if self._end(name, f"moves to {zone}"):
                 # Killed in between, the mark in Slurm says that it is wanted back.
-                self._start(name, began, zone)
+                self._start(name, started_at, zone)
             return
         self._watch.leave(name)
         try:
             session = self._fleet.node(name, self._fleet.controller())
-            record_for_the_watch(session, began, lambda: bool(self._fleet.began()))
+            record_for_the_watch(session, started_at, lambda: bool(self._fleet.started_at()))
         finally:
             if self._fleet.phase(name) is FleetNodePhase.UP:
                 self._watch.follow(self._fleet.path_of(name))
