@@ -162,7 +162,7 @@ def test_torch_pointer_and_tensorflow_list_name_what_was_chosen(tmp_path: Path) 
         assert chosen is not None
         for one in local.checkpoints():
             if one.step > 20:
-                local.put_aside(one.save, torn=False)
+                local.quarantine(one.save, torn=False)
         assert local.format.repair(local.folder, chosen.save)
         assert complete_steps(local) == [20]
     pointer = json.loads((tmp_path / "torch" / "saves" / "last.json").read_text())
@@ -189,7 +189,7 @@ def test_keras_falls_back_to_its_second_pair(tmp_path: Path) -> None:
     assert complete_steps(local) == [1]
     for one in local.checkpoints():
         if not one.complete:
-            local.put_aside(one.save, torn=True)
+            local.quarantine(one.save, torn=True)
     chosen = local.chosen(1)
     assert chosen is not None
     local.format.repair(saves, chosen.save)
@@ -236,7 +236,7 @@ def test_torn_steps_are_moved_and_not_deleted(tmp_path: Path) -> None:
     one = by_name(local, "ckpt-40")
     assert one.state is SaveState.TORN
 
-    place = local.put_aside(one.save, torn=True)
+    place = local.quarantine(one.save, torn=True)
 
     assert place.name.startswith("torn-ckpt-40-")
     assert sorted(path.name for path in place.iterdir()) == sorted(one.save.files or ())

@@ -134,6 +134,11 @@ RETIRED = {
     "InQueue": "QueuedVerdict",
     "judge_in_queue": "judge_queued",
     "NodesInQueue": "QueuedTpus",
+    "_learn": "_read_listed, _bind",
+    "put_aside": "quarantine",
+    "_put_doubtful_aside": "_quarantine_doubtful",
+    "set_aside": "keep_failure_mark",
+    "_set_aside": "_keep_image_files",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -33,7 +33,7 @@ class Values:
         self._assigned: dict[str, ast.AST] = {}
         for node in ast.walk(tree):
             if isinstance(node, _BINDERS):
-                self._learn(node)
+                self._bind(node)
 
     def dotted(self, node: ast.AST) -> str:
         """Return the dotted name of an expression, without nameless parts: `.item` for `(a + b).item`."""
@@ -110,7 +110,7 @@ class Values:
             return self._text([node.func.value], depth)
         return UNKNOWN
 
-    def _learn(self, node: ast.AST) -> None:
+    def _bind(self, node: ast.AST) -> None:
         if isinstance(node, ast.Import):
             for item in node.names:
                 self.imported.setdefault(item.name, node.lineno)

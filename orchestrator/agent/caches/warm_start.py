@@ -223,7 +223,7 @@ class Caches:
             parts = [part for part in parts if part.is_dir()]
             if name == PREFIX:
                 new = {member for part in parts for member in files_below({PREFIX: part})}
-                self._set_aside(place, {*new, *manifest.removed} & set(self.image))
+                self._keep_image_files(place, {*new, *manifest.removed} & set(self.image))
             for part in parts:
                 merge(part, place)
         body = {
@@ -236,7 +236,7 @@ class Caches:
             cache.name, {**body, "files": {member: one.state for member, one in self.files(cache).items()}}
         )
 
-    def _set_aside(self, prefix: Path, members: Set[str]) -> None:
+    def _keep_image_files(self, prefix: Path, members: Set[str]) -> None:
         """Keep the image's files that restored ones replace, so that they can be put back."""
         for member in members:
             source = prefix / member.partition("/")[2]

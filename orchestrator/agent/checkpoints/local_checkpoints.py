@@ -254,7 +254,7 @@ class LocalCheckpoints:
         shutil.rmtree(str(folder), ignore_errors=True)
         return folder
 
-    def put_aside(self, save: LocalSave, *, torn: bool) -> Path:
+    def quarantine(self, save: LocalSave, *, torn: bool) -> Path:
         """Move a save to the quarantine as `[torn-]NAME-TIME` and return its path; nothing is deleted."""
         # By the system's clock, also in tests: it makes the name unique.
         name = f"{'torn-' if torn else ''}{save.name.replace('/', '_')}-{time.time_ns()}"

@@ -69,10 +69,10 @@ class Restorer:
         local = self._local
         local.folder.mkdir(parents=True, exist_ok=True)
         if attempt.resume_step is None or attempt.resume_incarnation is None:
-            return Restored("", tuple(self._put_doubtful_aside(attempt.resume_step)))
+            return Restored("", tuple(self._quarantine_doubtful(attempt.resume_step)))
         manifest = self._manifest(attempt.resume_step, attempt.resume_incarnation)
         local.format.continue_as(manifest.format, _base_of(manifest))
-        notes = self._put_doubtful_aside(attempt.resume_step)
+        notes = self._quarantine_doubtful(attempt.resume_step)
         wrong = _difference(local.folder / manifest.folder, manifest)
         if wrong is not None:
             notes += self._replace(manifest, wrong)
@@ -105,7 +105,7 @@ class Restorer:
             )
         return self._checkpoints.part_of(step, incarnation, self._settings.worker)
 
-    def _put_doubtful_aside(self, step: Optional[int]) -> List[str]:
+    def _quarantine_doubtful(self, step: Optional[int]) -> List[str]:
         for partial in self._local.folder.glob(f"{RESTORING}*"):
             # Downloads of a restore that was killed: never renamed, so no checkpoint.
             shutil.rmtree(str(partial), ignore_errors=True)
@@ -118,7 +118,7 @@ class Restorer:
                 message = (
                     "after the step to resume from" if one.complete else f"{one.state.value} ({one.message})"
                 )
-                place = self._local.put_aside(one.save, torn=not one.complete)
+                place = self._local.quarantine(one.save, torn=not one.complete)
                 notes.append(f"{one.save.name} is {message}, moved to {place}")
         return notes
 
@@ -130,7 +130,7 @@ class Restorer:
         there = any((target / name).exists() for name in names) if names is not None else target.is_dir()
         if there:
             name = manifest.folder if names is None else names[0]
-            place = local.put_aside(LocalSave(manifest.step, name, manifest.folder, names), torn=True)
+            place = local.quarantine(LocalSave(manifest.step, name, manifest.folder, names), torn=True)
             notes.append(f"{name} differs from its manifest ({wrong}), moved to {place}")
         self._download(manifest, target)
         return notes

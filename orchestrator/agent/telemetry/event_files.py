@@ -117,11 +117,11 @@ class EventFiles:
             if end > len(data) and length <= MAX_RECORD:
                 break  # The record is incomplete so far, or continues beyond this read.
             if length <= MAX_RECORD:
-                self._learn(data[used + _HEAD : used + _HEAD + length])
+                self._take_record(data[used + _HEAD : used + _HEAD + length])
             used = end
         self._read[path] = self._read.get(path, 0) + used
 
-    def _learn(self, record: bytes) -> None:
+    def _take_record(self, record: bytes) -> None:
         try:
             step, values = 0, []
             for number, value in fields(record):

@@ -178,7 +178,7 @@ def retry(choice: Choice, which: str, reporter: Reporter, user: str | None = Non
     again = again_of(submission, ended, task_numbers(submission, number))
     slurm = fleet.slurm()
     for one in again:
-        job_store.set_aside(store, name, one)
+        job_store.keep_failure_mark(store, name, one)
     job_store.change(
         store, name, lambda one: replace(one, cancelled=tuple(n for n in one.cancelled if n not in again))
     )

@@ -190,7 +190,7 @@ class Heartbeats:
         try:
             limit = ALL_HEARTBEATS if incarnation is None else HEARTBEATS
             # A list shows generations and exact times, so only changed objects are read.
-            self._learn(self._store.list(prefix, limit.many), limit)
+            self._read_listed(self._store.list(prefix, limit.many), limit)
         except NotFoundError:
             return Present(())
         except TpuctlError as error:
@@ -201,7 +201,7 @@ class Heartbeats:
             return Unknown(f"worker {found[0].worker}: {found[0].message}")
         return Present(tuple(found))
 
-    def _learn(self, listed: list[StoredObject], limit: Limit) -> None:
+    def _read_listed(self, listed: list[StoredObject], limit: Limit) -> None:
         """Read new heartbeats among *listed* within *limit*, the first workers first; forget those not listed."""
         listed = [one for one in listed if worker_of(one.name) is not None]
         known = {

@@ -129,7 +129,7 @@ def ended(store: Store, job: str) -> dict[int, TaskState]:
     return {number: end.state for number, end in end_marks(store, job).items()}
 
 
-def set_aside(store: Store, job: str, number: int) -> None:
+def keep_failure_mark(store: Store, job: str, number: int) -> None:
     """Move the failure mark of a task aside, so that the task may run again; its content is kept."""
     name = f"{JOBS}{job}/{ENDS}{number}.{TaskState.FAILED.value}"
     mark = store.read(name)
