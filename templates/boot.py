@@ -1,7 +1,7 @@
 """
 Ask the platform about this machine, fetch the agent, and send the first report. Standard library, Python 3.8.
 
-`startup.sh.j2` embeds this file and runs it as `python_helper facts|agent|first_report ...`.
+`startup.sh.j2` embeds this file and runs it as `python_helper facts|agent|first_heartbeat ...`.
 """
 
 import hashlib
@@ -99,7 +99,7 @@ def agent(bucket, prefix, digest, path):
     patiently(fetch, here)
 
 
-def first_report(bucket, prefix, deployment, incarnation):
+def first_heartbeat(bucket, prefix, deployment, incarnation):
     """Tell the bucket that this machine lives, unless it has reported before: that report says more."""
     begun = time.time()
     number = patiently(lambda: metadata("attributes/agent-worker-number"))
@@ -130,4 +130,4 @@ def first_report(bucket, prefix, deployment, incarnation):
     patiently(write)
 
 
-{"facts": facts, "agent": agent, "first_report": first_report}[sys.argv[1]](*sys.argv[2:])
+{"facts": facts, "agent": agent, "first_heartbeat": first_heartbeat}[sys.argv[1]](*sys.argv[2:])

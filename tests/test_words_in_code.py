@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("code_read_once")
 ROOT = Path(__file__).parents[1]
 INSTEAD = {
     "beacon": "heartbeat",
-    "beacons": "reports_at_boot",
+    "beacons": "heartbeat_at_boot",
     "blow": "fault",
     "blows": "faults",
     "comeback": "recovery",

@@ -120,7 +120,9 @@ class Agent:
         self._win_race()
         attempt = self._first_attempt()
         if context.save_interval.seconds() is not None:
-            self._repeat("save interval", context.save_interval.write, HEARTBEATS * self._settings.heartbeat)
+            self._repeat(
+                "save interval", context.save_interval.write, HEARTBEATS * self._settings.heartbeat_interval
+            )
         # Started only now: before the attempt is known these threads would act on an earlier one.
         self._reached_at = self._clock.monotonic()
         self._repeat("gang", self._poll_gang, self._settings.poll)
@@ -131,13 +133,15 @@ class Agent:
         self._repeat("event files", context.events.read_new, self._settings.poll)
         if not self._settings.worker:
             stored = BucketEvents(self._settings, context.bucket, context.events)
-            self._repeat("event files in the bucket", stored.read_new, HEARTBEATS * self._settings.heartbeat)
+            self._repeat(
+                "event files in the bucket", stored.read_new, HEARTBEATS * self._settings.heartbeat_interval
+            )
         listing = self._settings.checkpoints.in_bucket
-        usual = self._settings.heartbeat if listing else self._settings.poll
+        usual = self._settings.heartbeat_interval if listing else self._settings.poll
         self._repeat("commit", self._commit, lambda: context.committer.pause or usual)
-        self._repeat("caches", context.keeper.keep, self._settings.heartbeat)
+        self._repeat("caches", context.keeper.keep, self._settings.heartbeat_interval)
         uncommitted = Uncommitted(context, self._finish.rescue, lambda: self._runner.record.trains_since)
-        self._repeat("uncommitted", uncommitted.observe, HEARTBEATS * self._settings.heartbeat)
+        self._repeat("uncommitted", uncommitted.observe, HEARTBEATS * self._settings.heartbeat_interval)
         while True:
             over = self._runner.record.over(attempt.attempt, self._settings.bundle)
             outcome = self._runner.conclude_finished(attempt) if over else self._runner.run(attempt)
@@ -169,7 +173,7 @@ class Agent:
             message = f"TPU #{winner} was first, this machine is not needed"
             # Wait first: an earlier machine could forge a claim for later races, which the
             # controller then replaces.
-            if self._clock.monotonic() - began >= BEATEN * settings.heartbeat:
+            if self._clock.monotonic() - began >= BEATEN * settings.heartbeat_interval:
                 context.end_requests.end(EndingKind.FENCED, message)
             context.heartbeat.warn("race", message)
             context.end_requests.wait(settings.poll)
@@ -217,7 +221,7 @@ class Agent:
             return latest
         # Finished before, but cron was not stopped: the agent was killed in between, or its report failed.
         if record.ended in _FINISHED and record.bundle == self._settings.bundle:
-            self._report_again(latest)
+            self._write_heartbeat_again(latest)
             raise AgentMustEnd(Ending(_FINISHED[record.ended], "the job was finished already"))
         if record.over(latest.attempt, self._settings.bundle):
             return latest
@@ -228,7 +232,7 @@ class Agent:
         message = "the agent was killed" if killed else "the agent restarted"
         return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
 
-    def _report_again(self, attempt: Attempt) -> None:
+    def _write_heartbeat_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""
         self._finish.rescue.recall()
         newest = self._context.patiently("look for checkpoints", self._context.checkpoints.newest)
@@ -271,7 +275,7 @@ class Agent:
         if attempt and self._context.attempts.overtaken(attempt, 10.0):
             self._context.end_requests.saw_attempt(attempt + 1)
         # Listing costs more than reading, so newer incarnations are looked for only once per heartbeat.
-        if self._clock.monotonic() - self._checked_at >= self._settings.heartbeat:
+        if self._clock.monotonic() - self._checked_at >= self._settings.heartbeat_interval:
             with contextlib.suppress(AgentMustEnd):
                 self._check_gang()
             self._checked_at = self._clock.monotonic()
@@ -324,7 +328,7 @@ class Agent:
         with contextlib.suppress(AgentError, OSError):
             context.shipper.ship(LAST_LOG_TIMEOUT)
         context.heartbeat.set(phase=ending.kind.phase, message=ending.message)
-        reported = self._report_last()
+        reported = self._write_last_heartbeat()
         # If a done or failed job could not be reported, cron must start the agent again, which repeats the
         # report: otherwise the machine stays billed.
         if ending.kind.holds and (reported or not ending.kind.must_be_reported):
@@ -333,7 +337,7 @@ class Agent:
             except OSError as error:
                 say(f"state/stop cannot be written, cron will start the agent again: {error}")
 
-    def _report_last(self) -> bool:
+    def _write_last_heartbeat(self) -> bool:
         for _try in range(4):
             try:
                 self._context.heartbeat_writer.report(15.0)

@@ -183,23 +183,23 @@ class SaveIntervalTracker:
 
 
 def _save_pause_in(data: bytes) -> Optional[Tuple[float, str]]:
-    """Return the save pause and its source from a last report, None if it was neither measured nor reported."""
+    """Return the save pause and its source from a last heartbeat, None if it was neither measured nor reported."""
     try:
-        report = with_current_keys(json.loads(data))
-        pause, whence = float(report["save_pause"]), report["save_pause_from"]
+        heartbeat = with_current_keys(json.loads(data))
+        pause, whence = float(heartbeat["save_pause"]), heartbeat["save_pause_from"]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
     return (max(RESOLUTION, pause), whence) if whence in LEARNT and isfinite(pause) else None
 
 
 def _period(data: bytes) -> Optional[WorkPeriod]:
-    """Return a machine's period from its last report, None if it has none or is unreadable."""
+    """Return a machine's period from its last heartbeat, None if it has none or is unreadable."""
     try:
-        report: Any = json.loads(data)
-        spawned, at = report["timings"]["spawned"], report["at"]
+        heartbeat: Any = json.loads(data)
+        spawned, at = heartbeat["timings"]["spawned"], heartbeat["at"]
         # A killed machine's last report says "run"; a fresh save in it does not prove that nothing was lost.
-        rested = report["phase"] in (Phase.STOPPED, Phase.ENDED, Phase.DONE)
-        saved = int(report.get("step") or 0) <= int(report.get("committed_step") or 0)
+        rested = heartbeat["phase"] in (Phase.STOPPED, Phase.ENDED, Phase.DONE)
+        saved = int(heartbeat.get("step") or 0) <= int(heartbeat.get("committed_step") or 0)
         return WorkPeriod(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

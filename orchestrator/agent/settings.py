@@ -73,7 +73,7 @@ class Settings:
     stop_signal: signal.Signals
     grace: float
     stall: float
-    heartbeat: float
+    heartbeat_interval: float
     round: int = 0
     progress: str = "auto"
     settings_digest: str = ""
@@ -87,12 +87,12 @@ class Settings:
     @property
     def poll(self) -> float:
         """Return the seconds between two reads of other workers' objects."""
-        return min(1.0, self.heartbeat) if self.heartbeat <= FAST_HEARTBEAT else 5.0
+        return min(1.0, self.heartbeat_interval) if self.heartbeat_interval <= FAST_HEARTBEAT else 5.0
 
     @property
     def longest_pause(self) -> float:
         """Return the longest pause in seconds before a failed job is restarted."""
-        return 5.0 if self.heartbeat <= FAST_HEARTBEAT else 60.0
+        return 5.0 if self.heartbeat_interval <= FAST_HEARTBEAT else 60.0
 
 
 def layout_of(environ: Mapping[str, str]) -> Layout:
@@ -121,7 +121,7 @@ def read_settings(environ: Mapping[str, str]) -> Settings:
         stop_signal=_SIGNALS[reader.choice("TPUCTL_STOP_SIGNAL", tuple(_SIGNALS))],
         grace=reader.number("TPUCTL_GRACE_SECONDS", str(_default_grace(checkpoints))),
         stall=reader.number("TPUCTL_STALL_SECONDS", "3600"),
-        heartbeat=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
+        heartbeat_interval=max(0.1, reader.number("TPUCTL_HEARTBEAT_SECONDS", "30")),
         round=int(reader.number("TPUCTL_ROUND", "0")),
         progress=environ.get("TPUCTL_PROGRESS") or "auto",
         settings_digest=environ.get("TPUCTL_JOB_DIGEST", ""),

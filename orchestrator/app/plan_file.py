@@ -90,14 +90,14 @@ def plan_up(session: Session, bundle: str, agent: str) -> UpPlan:
     spec, known, now = session.spec, session.records.current, session.clock.now()
     # Exactly what `up` records before its first pass; otherwise every plan would be refused as outdated.
     store = session.cloud.store
-    reports = read_heartbeats(store, known.node.incarnation)
-    over = with_reported_end(spec, reports, known)
+    heartbeats = read_heartbeats(store, known.node.incarnation)
+    over = with_reported_end(spec, heartbeats, known)
     wanted = as_wanted(spec, over, bundle, agent, now, complete=trained(spec, store, over, bundle))
     # With that record, since a reopened deployment gets a new TPU and ignores the old one's end.
     world = observe(session.cloud, spec, wanted, session.blueprint.bucket, now)
     record = update_record(wanted, world)
     plan = whole_plan(spec, load_catalog().accelerator(spec.tpu.type), world, record)
-    return UpPlan(plan, world, update_record(known, world), replace(world, heartbeats=reports))
+    return UpPlan(plan, world, update_record(known, world), replace(world, heartbeats=heartbeats))
 
 
 def plan_to_approve(session: Session, bundle: str, agent: str) -> tuple[Approved, UpPlan]:

@@ -179,7 +179,7 @@ def _summary(session: Session, heartbeats: Sequence[Heartbeat]) -> Summary:
         on_demand_usd=cost_so_far(on_demand, session.catalog, record, ended).known_usd,
         unpriced=cost.unpriced,
         begun=first_incarnations(record),
-        heartbeat=heartbeat_interval(spec),
+        heartbeat_interval=heartbeat_interval(spec),
     )
 
 

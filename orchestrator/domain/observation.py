@@ -223,7 +223,7 @@ class ForeignBucket:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One worker's last report, `.tpuctl/heartbeat/<incarnation>/<worker>`; times are in seconds."""
+    """One worker's last heartbeat, `.tpuctl/heartbeat/<incarnation>/<worker>`; times are in seconds."""
 
     incarnation: int
     worker: int
@@ -361,7 +361,7 @@ class World:
     *nodes* holds all nodes with our label over every zone ever used; an empty tuple means that all of those
     zones answered completely and had none. *claim* names the winner of a race. *held* says until when the
     create budget holds a zone back, *stockouts* are those of other deployments. *prices* are the table's for
-    the file's types and zones; empty if they were not looked up. *boots* are the first reports of startup
+    the file's types and zones; empty if they were not looked up. *boot_heartbeats* are those of startup
     scripts, for workers whose agents have not reported yet: the machine is alive, and nothing else is known
     of it. They do not count as heartbeats. *heartbeat_interval* is the longest time in seconds between two reports
     of a TPU's own workers, None if the job runs on the VM, whose reports say nothing about the TPU.
@@ -377,7 +377,7 @@ class World:
     held: Mapping[str, float] = field(default_factory=dict)
     stockouts: CapacityHistory = ()
     prices: Prices = field(default_factory=Prices)
-    boots: tuple[Heartbeat, ...] = ()
+    boot_heartbeats: tuple[Heartbeat, ...] = ()
     heartbeat_interval: float | None = None
 
     @property

@@ -205,7 +205,7 @@ class SilenceRecord:
 
     never_reported: tuple[tuple[int, float], ...] = ()
     """TPUs that were given up in a row without any heartbeat, each with its time."""
-    reports_at_boot: tuple[int, ...] = ()
+    heartbeat_at_boot: tuple[int, ...] = ()
     """Incarnations whose startup script reports first; if such a one is silent, it does not run."""
 
 

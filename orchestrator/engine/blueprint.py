@@ -156,7 +156,7 @@ class Blueprint:
             node=node,
             zone=zone,
             tpu_address=address,
-            heartbeat=heartbeat_interval(self.spec),
+            heartbeat_interval=heartbeat_interval(self.spec),
             round=race_to_win(record, incarnation or record.node.incarnation) if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
             expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,

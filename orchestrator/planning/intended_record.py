@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record, deletion_requested
-from orchestrator.planning.tpu.never_reported import with_boot_report, with_silent_tpu
+from orchestrator.planning.tpu.never_reported import with_boot_heartbeat, with_silent_tpu
 from orchestrator.planning.tpu.race import with_request
 
 
@@ -40,4 +40,4 @@ def _with_intent(record: Record, change: Change, *, queued: bool, now: float) ->
         deadline=replace(asked.deadline, on_demand=tuple(sorted(on_demand)), flex_start=tuple(sorted(flex))),
     )
     asked = replace(asked, node=replace(asked.node, queued=asked.node.queued or queued or bool(flex)))
-    return with_boot_report(asked, number)
+    return with_boot_heartbeat(asked, number)

@@ -8,8 +8,8 @@ from enum import Enum
 from typing import Any
 
 from orchestrator.contract.backoff import growing
+from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.phase import ENDS, Phase
-from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Condition, of_node
 from orchestrator.domain.machines.scopes import narrow
@@ -28,7 +28,7 @@ BOOT_GRACE = 120.0
 POLL_SOON = 2.0
 """Shortest time between two checks of machines that start, in seconds."""
 FIRST_STEPS = 60.0
-"""Seconds from a job's start in which its steps are looked for as often as it reports, since a person waits."""
+"""Seconds from a job's start in which its steps are looked for at each heartbeat, since a person waits."""
 WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
@@ -285,7 +285,9 @@ def is_reporting(spec: Spec, world: World, node: Node) -> bool:
     if spec.job.run_on == "vm" or not isinstance(world.heartbeats, Present):
         return False
     fresh = SILENCE * heartbeat_interval(spec)
-    heartbeats = (b for b in (*world.known_heartbeats, *world.boots) if b.incarnation == node.incarnation)
+    heartbeats = (
+        b for b in (*world.known_heartbeats, *world.boot_heartbeats) if b.incarnation == node.incarnation
+    )
     return any(_silence(b, world) <= fresh for b in heartbeats)
 
 
@@ -309,7 +311,7 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
         return None
     if not isinstance(world.heartbeats, Present) or spec.job.run_on == "vm":
         return None
-    begins = world.boots or settling(record.bucket.granted_at, world.observed_at)
+    begins = world.boot_heartbeats or settling(record.bucket.granted_at, world.observed_at)
     if begins and not world.heartbeats.value:
         return None
     silent = silent_worker(spec, world, record, node, world.heartbeats.value)
@@ -326,7 +328,7 @@ def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -
         b for b in heartbeats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}
     ]
     if len(running) >= expected:
-        soon = POLL_SOON if _before_first_step(heartbeats, now) else _next_report(heartbeats, now)
+        soon = POLL_SOON if _before_first_step(heartbeats, now) else _next_heartbeat(heartbeats, now)
         return Decision(wake_in=soon, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
     message = next(
@@ -337,11 +339,11 @@ def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -
     return Decision(wait=Wait(text), wake_in=POLL_SOON if heartbeats else 1.0, rule=LoopRule.JOB_STARTS)
 
 
-def _next_report(heartbeats: tuple[Heartbeat, ...], now: float) -> float | None:
+def _next_heartbeat(heartbeats: tuple[Heartbeat, ...], now: float) -> float | None:
     """Return the seconds in which a young job reports again; None later, when a poll is soon enough."""
     ages = [now - b.timings.get("spawned", now - FIRST_STEPS) for b in heartbeats if b.phase is Phase.RUN]
     young = [age for age in ages if 0 <= age < FIRST_STEPS]
-    return min((report_pause(age, FIRST_STEPS) for age in young), default=None)
+    return min((heartbeat_pause(age, FIRST_STEPS) for age in young), default=None)
 
 
 def _before_first_step(heartbeats: tuple[Heartbeat, ...], now: float) -> bool:

@@ -66,7 +66,7 @@ def update_record(record: Record, world: World) -> Record:
     record = _record_unrecorded(_up_to(record, now), world)
     for result in world.operations:
         record = _after_operation(record, result, now)
-    record = _accepted_by_report(record, world)
+    record = _accepted_by_heartbeat(record, world)
     # The winner before the zones: refusals and grants of a zone count for TPUs of this race only.
     record = update_capacity(update_queue_failures(update_race(record, world), world), world)
     # After this pass's refusals: a resource that works now forgives all before it.
@@ -143,7 +143,7 @@ def _record_unrecorded(record: Record, world: World) -> Record:
     )
 
 
-def _accepted_by_report(record: Record, world: World) -> Record:
+def _accepted_by_heartbeat(record: Record, world: World) -> Record:
     """
     Return the record with the TPU as accepted if its workers report, even if its create seemed to fail.
 
@@ -152,7 +152,7 @@ def _accepted_by_report(record: Record, world: World) -> Record:
     refused = [r.retry for r in record.refusals if r.kind is Kind.NODE]
     unsure = record.node.requested_at > 0 and (not refused or refused[-1] in {Retry.TRANSIENT, Retry.UNKNOWN})
     spoken = unsure and any(
-        b.incarnation == record.node.incarnation for b in (*world.known_heartbeats, *world.boots)
+        b.incarnation == record.node.incarnation for b in (*world.known_heartbeats, *world.boot_heartbeats)
     )
     return updated(record, node=updated(record.node, accepted=True)) if spoken else record
 

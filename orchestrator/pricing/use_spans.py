@@ -97,8 +97,8 @@ def tpu_times(
     """Return the TPUs in the order of their creation; *up_times* as in `use_spans`."""
     every = sorted((span for span in spans if span.kind is Kind.NODE), key=lambda span: span.since)
     # Worker 0 stands for its slice, whose machines train in step (docs/decisions/0017).
-    reports = {heartbeat.incarnation: heartbeat for heartbeat in heartbeats if heartbeat.worker == 0}
-    lost = {id(span) for span in every if _lost_race(span, every, reports)}
+    newest = {heartbeat.incarnation: heartbeat for heartbeat in heartbeats if heartbeat.worker == 0}
+    lost = {id(span) for span in every if _lost_race(span, every, newest)}
     nodes = [span for span in every if id(span) not in lost]
     found = []
     for span in every:
@@ -110,7 +110,7 @@ def tpu_times(
             one if one is not None and _lifetime(up_times, one) == _lifetime(up_times, span) else None
             for one in (before, after)
         )
-        heartbeat = reports.get(incarnation_of(span.name, {}) or 0)
+        heartbeat = newest.get(incarnation_of(span.name, {}) or 0)
         first = Use.STARTING if before is None else Use.RECOVERING
         found.append(TpuTime(span, heartbeat, first, after, id(span) in lost))
     return tuple(found)
@@ -121,9 +121,9 @@ def _lifetime(up_times: Sequence[float], span: Span) -> int:
     return sum(1 for time in up_times if time <= span.since)
 
 
-def _lost_race(one: Span, nodes: Sequence[Span], reports: Mapping[int, Heartbeat]) -> bool:
+def _lost_race(one: Span, nodes: Sequence[Span], heartbeats: Mapping[int, Heartbeat]) -> bool:
     """Return whether a TPU never trained because another one won its race; its time is no time of the job."""
-    heartbeat = reports.get(incarnation_of(one.name, {}) or 0)
+    heartbeat = heartbeats.get(incarnation_of(one.name, {}) or 0)
     if one.until is None or (heartbeat is not None and "first_step" in heartbeat.timings):
         return False
     return any(

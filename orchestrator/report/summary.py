@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from math import ceil, inf
 
+from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.phase import Phase
-from orchestrator.contract.report_pause import report_pause
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
@@ -99,14 +99,14 @@ class Summary:
 def summarise(
     heartbeats: Sequence[Heartbeat], events: Sequence[Event], *, preemptions: int, wall: float,
     usd: float, on_demand_usd: float, upper_usd: float = 0.0, unpriced: tuple[str, ...] = (),
-    begun: Collection[int] = (), heartbeat: float = inf, trained: float = 0.0,
+    begun: Collection[int] = (), heartbeat_interval: float = inf, trained: float = 0.0,
 ) -> Summary:  # fmt: skip
     """
     Return the summary of the incarnations that *heartbeats* (the last report of each) and *events* describe.
 
     *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
-    restarted it, which did not recover from anything. *heartbeat* is the longest time between two reports in
-    seconds, *trained* for how many seconds steps were made that count (`use_spans`).
+    restarted it, which did not recover from anything. *heartbeat_interval* is the longest time between two
+    heartbeats in seconds, *trained* for how many seconds steps were made that count (`use_spans`).
     """
     # A machine that was preempted before it trained has no steps to lose.
     mine = [_with_last_step(heartbeat) for heartbeat in heartbeats if heartbeat.worker == 0]
@@ -122,7 +122,9 @@ def summarise(
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(heartbeat) for heartbeat in started)
     recoveries = [_recovery(before, after, events) for before, after in ways]
-    untold = [_untold(before, after, events, heartbeat) for before, after in again if _trained_on(before)]
+    untold = [
+        _untold(before, after, events, heartbeat_interval) for before, after in again if _trained_on(before)
+    ]
     known = redone if counted or not _lost(started) else None
     stopped = [heartbeat.save_pauses for heartbeat in chain if heartbeat.save_pauses is not None]
     return Summary(
@@ -199,7 +201,7 @@ def _trained_on(heartbeat: Heartbeat) -> bool:
     return heartbeat.phase in LIVING and not (saved and heartbeat.committed_step == heartbeat.step)
 
 
-def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartbeat: float) -> int | None:
+def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], interval: float) -> int | None:
     """
     Return how many steps beyond its last report a machine may have made in vain; None if nothing tells.
 
@@ -212,7 +214,7 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], heartb
     if not before.rate or observed is None or before.step is None:
         return None
     age = before.updated - before.timings.get("spawned", -inf)
-    alive = min(observed - before.updated, report_pause(age, heartbeat) + UNNOTICED)
+    alive = min(observed - before.updated, heartbeat_pause(age, interval) + UNNOTICED)
     reached = before.step + ceil(before.rate * max(0.0, alive))
     resumed = _first_resumed(after)
     apart, commit = before.observed_save_interval, before.commit_seconds

@@ -69,7 +69,7 @@ class MachineTarget:
     node: str = ""
     zone: str = ""
     tpu_address: str = ""
-    heartbeat: float = 30
+    heartbeat_interval: float = 30
     expires_at: float | None = None
     round: int = 0
     disks: tuple[DataDisk, ...] = ()
@@ -201,7 +201,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
     values: dict[str, Any] = {
         **asdict(target),
         "runs_job": "1" if target.runs_job else "0",
-        "heartbeat": _number(target.heartbeat),
+        "heartbeat_interval": _number(target.heartbeat_interval),
         "expires_at": "" if target.expires_at is None else _number(target.expires_at),
         "granted_at": str(int(target.granted_at)) if target.granted_at else "",
         "deployment": spec.name,
@@ -215,7 +215,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         "command": spec.job.command,
         # References only: the machine reads the values, which never appear in a script or in metadata.
         "secrets": json.dumps(dict(spec.job.secrets)) if spec.job.secrets else "",
-        "reports_first": target.role == "tpu" and target.runs_job,
+        "heartbeat_first": target.role == "tpu" and target.runs_job,
         "on_vm": target.role == "vm" and spec.job.run_on == "vm" and bool(target.tpu_address),
         "xrt": f"tpu_worker;0;{target.tpu_address}:8470",
         "job_digest": job_digest(spec),

@@ -133,6 +133,6 @@ def test_the_step_that_reaches_the_target_is_reported_with_the_end(lab: AgentLab
     reporter = HeartbeatWriter(settings, bucket_of(lab), heartbeat, clock)
     heartbeat.set(phase="run", committed_step=20)
     reporter.report()
-    assert clock.waits[0] == min(1.0, settings.heartbeat)
+    assert clock.waits[0] == min(1.0, settings.heartbeat_interval)
     assert [one for one in lab.writes if "heartbeat" in one] == [f"POST {heartbeat_name(1, 0)}"]
     assert lab.json(heartbeat_name(1, 0))["phase"] == "done"

@@ -118,7 +118,9 @@ def test_a_worker_without_a_new_heartbeat_is_silent(lab: AgentLab, clock: Virtua
 
     lab.fault = heartbeat
     assert silent_peer(context, 1) == 2
-    assert clock.monotonic() == pytest.approx(SILENCE * context.settings.heartbeat, abs=context.settings.poll)
+    assert clock.monotonic() == pytest.approx(
+        SILENCE * context.settings.heartbeat_interval, abs=context.settings.poll
+    )
 
 
 def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualClock) -> None:
@@ -148,5 +150,5 @@ def test_caches_are_stored_a_minute_after_a_start_without_steps_and_then_rarely(
     for _ in range(200):
         context.keeper.keep()
         clock.advance(1.0)
-    every = HEARTBEATS * context.settings.heartbeat
+    every = HEARTBEATS * context.settings.heartbeat_interval
     assert looks == [AFTER_START, AFTER_START + every, AFTER_START + 2 * every]

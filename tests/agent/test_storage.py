@@ -241,7 +241,7 @@ def test_segments_end_at_lines() -> None:
 
 def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: AgentLab) -> None:
     """Of a job that writes each second; then it is one upload in a heartbeat, and a restart is quick again."""
-    settings = replace(settings_of(lab), heartbeat=30.0)
+    settings = replace(settings_of(lab), heartbeat_interval=30.0)
     log, bucket = JobLog(Path("/dev/null"), VirtualClock()), bucket_of(lab)
     shipper = LogShipper(settings, bucket, log)
     log.begun = shipper.hasten
@@ -269,7 +269,7 @@ def test_the_first_lines_of_a_start_are_in_the_bucket_within_seconds(lab: AgentL
 
 def test_a_line_after_a_silence_is_uploaded_at_once(lab: AgentLab) -> None:
     """A look that finds nothing costs no call."""
-    settings = replace(settings_of(lab), heartbeat=30.0)
+    settings = replace(settings_of(lab), heartbeat_interval=30.0)
     log = JobLog(Path("/dev/null"), VirtualClock())
     shipper = LogShipper(settings, bucket_of(lab), log)
     for _ in range(8):

@@ -89,7 +89,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
         committed_at=1795477784.060072, spot_refused_at=VM_OBSERVED,
     )  # fmt: skip
     assert earlier.deadline == DeadlineRecord(progress=reached)
-    assert earlier.silence == SilenceRecord(reports_at_boot=(3, 4))
+    assert earlier.silence == SilenceRecord(heartbeat_at_boot=(3, 4))
     assert earlier.first_seen == {
         of_name("lm-tpu-g1", Condition.DELETION_REQUESTED): REQUESTED,
         of_node(1, Condition.MADE): 1795477712.469566,

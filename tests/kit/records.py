@@ -10,7 +10,7 @@ STORED = {
     "first_seen": "sightings",
     "message": "reason",
     "never_reported": "mute",
-    "reports_at_boot": "beacons",
+    "heartbeat_at_boot": "beacons",
     "ssh_failed_since": "remote_failed_since",
     "ssh_next_try_at": "next_remote_at",
     "up_times": "starts",

@@ -44,7 +44,7 @@ def test_a_node_whose_workers_report_is_not_replaced_whatever_the_api_says(odd):
     ("change", "known", "lost"),
     [
         ({}, {}, True),
-        ({"boots": (heartbeat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
+        ({"boot_heartbeats": (heartbeat(phase=Phase.BOOT, script=True, updated=NOW - 300),)}, {}, False),
         ({}, {"granted_at": NOW - GRANT_SETTLES + 1}, False),
     ],
 )
@@ -59,7 +59,7 @@ def test_silence_is_no_witness_while_a_boot_may_be_why(change, known, lost):
 def test_the_first_report_of_a_startup_script_is_evidence_of_life(age, replaced):
     """A TPU that was born unhealthy and whose script runs has its chance; one that says no more, as others do."""
     first = heartbeat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - age)
-    observed = world(nodes=Present((SICK,)), heartbeats=Present(()), boots=(first,))
+    observed = world(nodes=Present((SICK,)), heartbeats=Present(()), boot_heartbeats=(first,))
     plan = decide(spec(), observed, record(first_seen={"node:1:unhealthy": NOW - age}))
     assert (NODE_DELETE_1 in steps(plan)) is replaced
 

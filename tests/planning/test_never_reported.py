@@ -14,7 +14,7 @@ from orchestrator.planning.tpu.never_reported import (
     SILENT_TIMEOUT,
     SILENT_TPUS,
     START_TIMEOUT,
-    with_boot_report,
+    with_boot_heartbeat,
     with_silent_tpu,
 )
 from orchestrator.planning.update_record import update_record
@@ -52,7 +52,7 @@ def test_a_tpu_that_never_reports_is_replaced_in_time(waited, replaced):
     assert any(c.verb is Verb.CREATE and c.kind is Kind.NODE for c in plan.changes) is replaced
 
 
-SOON = known(SILENT_TIMEOUT, reports_at_boot=(1,))
+SOON = known(SILENT_TIMEOUT, heartbeat_at_boot=(1,))
 FIRST = heartbeat(phase=Phase.BOOT, script=True, bundle="", updated=NOW - SILENT_TIMEOUT)
 NEVER_REPORTED = tuple((n, NOW - 100.0) for n in range(2, 2 + SILENT_TPUS))
 
@@ -66,10 +66,10 @@ def spans(zone):
     ("record", "observed", "replaced"),
     [
         (SOON, silent(), True),
-        (known(SILENT_TIMEOUT - 1, reports_at_boot=(1,)), silent(), False),
+        (known(SILENT_TIMEOUT - 1, heartbeat_at_boot=(1,)), silent(), False),
         # Its script reports late: an earlier tpuctl gave it to the machine.
-        (known(SILENT_TIMEOUT, reports_at_boot=(2,)), silent(), False),
-        (SOON, silent(boots=(FIRST,)), False),
+        (known(SILENT_TIMEOUT, heartbeat_at_boot=(2,)), silent(), False),
+        (SOON, silent(boot_heartbeats=(FIRST,)), False),
         (SOON, world(heartbeats=Unknown("503")), False),
         (SOON, silent(nodes=Present((node(healthy=False, health="TIMEOUT", timed_out=True),))), False),
         (changed(SOON, granted_at=NOW - GRANT_SETTLES + 1), silent(), False),
@@ -96,14 +96,16 @@ def test_a_startup_script_that_does_not_even_begin_is_given_up_after_six_minutes
 
 def test_a_startup_script_that_begins_and_never_comes_through_is_given_up_too():
     """After the time of any start; it counts as one that has never reported."""
-    (change,) = deletions(decide(spec(), silent(boots=(FIRST,)), known(START_TIMEOUT, reports_at_boot=(1,))))
+    (change,) = deletions(
+        decide(spec(), silent(boot_heartbeats=(FIRST,)), known(START_TIMEOUT, heartbeat_at_boot=(1,)))
+    )
     assert "has begun" in change.message
     assert change.never_reported
 
 
 def test_a_first_report_does_not_wipe_the_slate():
     """Scripts that all begin, and of which none comes through, would be paid for without end."""
-    looked = silent(boots=(FIRST,))
+    looked = silent(boot_heartbeats=(FIRST,))
     assert (
         update_record(known(60, never_reported=NEVER_REPORTED), looked).silence.never_reported
         == NEVER_REPORTED
@@ -120,8 +122,8 @@ def test_the_zone_of_a_tpu_that_never_reported_is_avoided_for_a_while():
 
 def test_the_record_says_which_scripts_report_first_as_long_as_that_matters():
     """The newest TPU and those that race with it."""
-    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), reports_at_boot=(1, 2))
-    assert with_boot_report(raced, 3).silence.reports_at_boot == (2, 3)
+    raced = known(0, incarnation=3, rivals=(Candidate(2, OTHER_ZONE, NOW),), heartbeat_at_boot=(1, 2))
+    assert with_boot_heartbeat(raced, 3).silence.heartbeat_at_boot == (2, 3)
 
 
 def test_reports_that_cannot_be_read_are_no_silence():

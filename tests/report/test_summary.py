@@ -93,7 +93,7 @@ def test_a_heartbeat_or_a_commit_that_is_missing_bounds_what_it_trained(known, i
     """Its preemption was seen after 30 s; a machine that had lived on would have reported, and committed a save."""
     observed = [Event(T + 30, "preempted", "", {"incarnation": 1})]
     lost = heartbeat(1, 57, rate=5.0, **known)
-    found = summary([lost, heartbeat(2, 100, 50)], observed, heartbeat=interval)
+    found = summary([lost, heartbeat(2, 100, 50)], observed, heartbeat_interval=interval)
     assert found.upper_steps_redone == 7 + most
 
 

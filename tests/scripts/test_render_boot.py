@@ -102,14 +102,14 @@ def test_a_later_boot_leaves_the_last_report_alone(machine, cloud):
     """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
     cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
     assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
-    until(lambda: not started_with("first_report\0bucket"), "the end of the first report", 90)
+    until(lambda: not started_with("first_heartbeat\0bucket"), "the end of the first report", 90)
     assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
 
 
 def test_a_machine_without_the_job_reports_nothing(machine, cloud):
     """Nor does the VM: nobody waits for it."""
     for target in (make_target(runs_job=False), make_target(role="vm")):
-        assert "first_report '" not in machine_scripts(make_spec(), target).startup
+        assert "first_heartbeat '" not in machine_scripts(make_spec(), target).startup
 
 
 def test_cron_gets_the_same_environment(machine):

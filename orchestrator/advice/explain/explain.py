@@ -214,7 +214,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     phases = ", ".join(sorted({heartbeat.phase.value for heartbeat in heartbeats}))
     # "run" would contradict that it waits for a TPU.
     ended = "stopped with its TPU" if last else phases
-    state = ended if phases else _without_report(facts)
+    state = ended if phases else _without_heartbeat(facts)
     if decision.changes:
         message, nexts = decision.changes[0].message, changes_text(decision.changes)
         hint = "" if next_pass(facts) else "tpuctl watch"
@@ -232,7 +232,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     return _waits(facts, state, decision, evidence)
 
 
-def _without_report(facts: DeploymentFacts) -> str:
+def _without_heartbeat(facts: DeploymentFacts) -> str:
     step = facts.record.deadline.progress.step
     return f"no TPU reports it; step {step} is in the bucket" if step else "no heartbeat yet"
 

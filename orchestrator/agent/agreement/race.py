@@ -37,10 +37,10 @@ def still_saving(
     newest = max((number for number, _ in found), default=0)
     for name in (name for number, name in found if number == newest):
         held = bucket.read(name, timeout)
-        report = json_value(held.data if held is not None else None) or {}
-        said, at = report.get("phase"), report.get("at")
+        heartbeat = json_value(held.data if held is not None else None) or {}
+        said, at = heartbeat.get("phase"), heartbeat.get("at")
         fresh = type(at) is float and now - at < REPORT_COUNTS
-        if report.get("preempted") is True and said not in AT_REST and fresh:
+        if heartbeat.get("preempted") is True and said not in AT_REST and fresh:
             return newest
     return None
 

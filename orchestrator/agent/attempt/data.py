@@ -276,7 +276,9 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
     try:
         while thread.is_alive():
             context.end_requests.wait(TICK)
-            if context.clock.monotonic() - reported_at >= max(REPORT_EVERY, context.settings.heartbeat):
+            if context.clock.monotonic() - reported_at >= max(
+                REPORT_EVERY, context.settings.heartbeat_interval
+            ):
                 reported_at = context.clock.monotonic()
                 context.heartbeat.set(
                     message=f"data: {data.done / 1e9:.2f} of {data.wanted / 1e9:.2f} GB are here"

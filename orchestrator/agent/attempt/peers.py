@@ -64,7 +64,7 @@ def silent_peer(context: AgentContext, attempt: int) -> Optional[int]:
     waited_for = set(range(settings.workers)) - {settings.worker}
     # Generations instead of times, because the clocks of two machines may differ.
     before = {worker: _generation(context, worker) for worker in waited_for}
-    end = context.clock.monotonic() + SILENCE * settings.heartbeat
+    end = context.clock.monotonic() + SILENCE * settings.heartbeat_interval
     while waited_for and context.clock.monotonic() < end and not context.end_requests.overtaken(attempt):
         waited_for = {w for w in waited_for if _generation(context, w) == before[w]}
         if waited_for:

@@ -322,7 +322,7 @@ class Uncommitted:
         # By our own clock, since a job may set any modification time.
         now, named = self._context.clock.monotonic(), self._names()
         self._found_at = {one: self._found_at.get(one, now) for one in named}
-        quiet = QUIET * self._context.settings.heartbeat
+        quiet = QUIET * self._context.settings.heartbeat_interval
         # Report the newest one, which matters most.
         lying = [one for one in named if now - self._found_at[one] >= quiet]
         place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")

@@ -88,7 +88,7 @@ class CacheKeeper:
         if back is not None:
             now = len(programs(self._settings.layout))
             heartbeat.set(xla_programs_restored=back, xla_programs_compiled=max(0, now - back))
-        rests = self._clock.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat
+        rests = self._clock.monotonic() - self._checked_at < HEARTBEATS * self._settings.heartbeat_interval
         # All workers have the same caches, so worker 0 alone stores them.
         if self._settings.worker or (self._checked_at and rests):
             return

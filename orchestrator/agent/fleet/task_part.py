@@ -110,7 +110,7 @@ def give_out(environ: Mapping[str, str], settings: Settings, start: int, at: flo
     mine, *others = nodes_of(environ)
     job, task = environ["TPUCTL_JOB_PREFIX"][len(JOBS) :].rstrip("/"), environ["TPUCTL_TASK"]
     first = environ.get("TPUCTL_WORKER_HOSTS", "").partition(",")[0]
-    own = TaskPart(job, task, start, 0, len(others) + 1, first, settings.heartbeat, at)
+    own = TaskPart(job, task, start, 0, len(others) + 1, first, settings.heartbeat_interval, at)
     if others or int(environ.get("TPUCTL_WORKERS") or 1) > 1:
         for number, name in enumerate([mine, *others]):
             _write(bucket_of(environ, f"{NODES}{name}/"), name, replace(own, slice=number))
@@ -165,12 +165,12 @@ class Worker0:
         folder = f"{JOBS}{part.job}/{TASKS}{part.task}/"
         if self._task[0] != folder:
             self._task = (folder, bucket_of(self._environ, folder))
-        report = self._task[1].read(heartbeat_name(part.start, 0))
-        now = (part, report.generation if report is not None else 0)
+        heartbeat = self._task[1].read(heartbeat_name(part.start, 0))
+        now = (part, heartbeat.generation if heartbeat is not None else 0)
         # Generations instead of times, because the clocks of two machines may differ.
         if now != self._newest:
             self._newest, self._since = now, self._clock.monotonic()
-        said = (json_value(report.data) or {}) if report is not None else {}
+        said = (json_value(heartbeat.data) or {}) if heartbeat is not None else {}
         if said.get("phase") in AT_REST:
             return part, str(said["phase"])
         if said.get("notice"):

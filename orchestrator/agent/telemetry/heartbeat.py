@@ -15,11 +15,11 @@ from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.heartbeat_keys import with_current_keys
 from orchestrator.contract.bucket.object_names import HEARTBEAT, WAKE
 from orchestrator.contract.clock import Clock
+from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.contract.replacing import write_atomically
-from orchestrator.contract.report_pause import report_pause
 from orchestrator.contract.training import Training, joined, trainings
 
 SCHEMA = 1
@@ -57,7 +57,7 @@ class HeartbeatContent:
         self._timings: Dict[str, float] = {}
         self._trained: List[Training] = []
         self._trained_before: List[Training] = []
-        self._interval = settings.heartbeat
+        self._interval = settings.heartbeat_interval
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "attempts", "failures", "uncommitted_files", "uncommitted_bytes"), 0),
@@ -119,11 +119,11 @@ class HeartbeatContent:
                 self._timings[name] = self._clock.now()
 
     def pause(self, now: float) -> float:
-        """Return the seconds until the next report, by the time since the job's start."""
+        """Return the seconds until the next heartbeat, by the time since the job's start."""
         with self._lock:
             started = self._timings.get("spawned")
         age = math.inf if started is None else now - started
-        return report_pause(age, self._interval)
+        return heartbeat_pause(age, self._interval)
 
     def warn(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""
@@ -157,7 +157,7 @@ class HeartbeatWriter:
         self._content = content
         self._lock = threading.Lock()
         self._name = heartbeat_name(settings.incarnation, settings.worker)
-        self._write_interval = min(1.0, settings.heartbeat)
+        self._write_interval = min(1.0, settings.heartbeat_interval)
         self._last = float("-inf")
         self._reported_at = float("-inf")
         self._reported = -1
@@ -183,7 +183,7 @@ class HeartbeatWriter:
         with self._lock:
             if self._reported >= wanted if at_once else self._reported_at >= asked:
                 return
-            bound = timeout if timeout is not None else max(5.0, self._settings.heartbeat)
+            bound = timeout if timeout is not None else max(5.0, self._settings.heartbeat_interval)
             began = self._clock.monotonic()
             try:
                 write_atomically(self._settings.layout.status, _text(self._content.body()) + "\n")
@@ -271,17 +271,17 @@ class WakeWriter:
         self._bucket = bucket
         self._written: Tuple[Any, ...] = ()
 
-    def write_if_urgent(self, report: Mapping[str, Any], timeout: float) -> None:
+    def write_if_urgent(self, heartbeat: Mapping[str, Any], timeout: float) -> None:
         """
-        Write the wake object if *report*, already in the bucket, has a new preemption notice or end of the job.
+        Write the wake object if *heartbeat*, already in the bucket, has a new preemption notice or end of the job.
 
         A failure is not retried: it only costs the time until the next poll.
         """
-        report_key = (report["attempt"], report["phase"], report["notice"])
-        if report_key == self._written or not (report["notice"] or report["phase"] in ENDS):
+        key = (heartbeat["attempt"], heartbeat["phase"], heartbeat["notice"])
+        if key == self._written or not (heartbeat["notice"] or heartbeat["phase"] in ENDS):
             return
-        self._written = report_key
-        _attempt, phase, notice = report_key
+        self._written = key
+        _attempt, phase, notice = key
         text = {"worker": self._worker, "phase": phase, "notice": notice, "at": self._clock.now()}
         try:
             # No precondition: if two workers write at once, either write wakes the controller.

@@ -134,7 +134,9 @@ class LogShipper:
 
     def __init__(self, settings: Settings, bucket: JobBucket, log: JobLog) -> None:
         self.pause = self._step = POLL_SECONDS
-        self._longest = max(POLL_SECONDS, settings.heartbeat if settings.heartbeat > FAST_HEARTBEAT else 0.0)
+        self._longest = max(
+            POLL_SECONDS, settings.heartbeat_interval if settings.heartbeat_interval > FAST_HEARTBEAT else 0.0
+        )
         self._prefix = f"{LOGS}g{settings.incarnation}/w{settings.worker}/"
         self._bucket = bucket
         self._log = log

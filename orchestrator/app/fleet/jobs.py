@@ -67,7 +67,7 @@ def submit(
     bundle = _bundle(fleet, file, spec, wanted, sets)
     target = MachineTarget(
         "tpu", fleet.head.project, fleet.bucket, 0, bundle.digest, "", runs_job=True,
-        heartbeat=heartbeat_interval(spec),
+        heartbeat_interval=heartbeat_interval(spec),
     )  # fmt: skip
     script = task_script(spec, target, wanted.name, wanted.parameters, wanted.collect)
     if dry_run:

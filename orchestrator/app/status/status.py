@@ -276,7 +276,9 @@ def watcher_status(holder: Holder, age: float) -> WatcherStatus:
 
 
 def _workers(world: World) -> tuple[WorkerStatus, ...]:
-    heartbeats = (*world.heartbeats.value, *world.boots) if isinstance(world.heartbeats, Present) else ()
+    heartbeats = (
+        (*world.heartbeats.value, *world.boot_heartbeats) if isinstance(world.heartbeats, Present) else ()
+    )
     return tuple(
         WorkerStatus(
             worker=b.worker,

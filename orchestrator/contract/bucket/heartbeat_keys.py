@@ -22,8 +22,8 @@ EARLIER_KEYS = {
 """The field that each key of an earlier release is: machines with that agent may still be at work."""
 
 
-def with_current_keys(report: Mapping[str, Any]) -> Dict[str, Any]:
+def with_current_keys(heartbeat: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the content of a heartbeat under its present keys; where both are there, the present one counts."""
-    current = {key: value for key, value in report.items() if key not in EARLIER_KEYS}
-    earlier = {EARLIER_KEYS[key]: value for key, value in report.items() if key in EARLIER_KEYS}
+    current = {key: value for key, value in heartbeat.items() if key not in EARLIER_KEYS}
+    earlier = {EARLIER_KEYS[key]: value for key, value in heartbeat.items() if key in EARLIER_KEYS}
     return {**earlier, **current}

@@ -95,15 +95,15 @@ def observe(
     record: Record,
     bucket: str,
     now: float,
-    reports: Heartbeats | None = None,
+    heartbeat_reader: Heartbeats | None = None,
     wide: WideList | None = None,
 ) -> World:
     """
-    Observe the deployment's resources at *now*; *reports* and *wide* cache what earlier passes have read.
+    Observe the deployment's resources at *now*; *heartbeat_reader* and *wide* cache what earlier passes have read.
 
     What fails is Unknown in the result; nothing is raised.
     """
-    zones, reports = zones_to_observe(spec, record), reports or Heartbeats(cloud.store)
+    zones, reader = zones_to_observe(spec, record), heartbeat_reader or Heartbeats(cloud.store)
 
     def claimed(nodes: Observed[tuple[Node, ...]]) -> Observed[Claim]:
         return read_claim(cloud.store, round_to_read(record, nodes), record, nodes)
@@ -115,7 +115,7 @@ def observe(
             _or_unknown,
             lambda: (wide or WideList()).tpus(nodes_of(cloud, spec, record), spec, record, zones, now),
         )
-        heartbeats = pool.submit(_or_unknown, lambda: reports.read(record.node.incarnation))
+        heartbeats = pool.submit(_or_unknown, lambda: reader.read(record.node.incarnation))
         polled = pool.map(
             lambda operation: poll(cloud.nodes if operation.kind is Kind.NODE else cloud.vms, operation),
             record.operations,
@@ -129,7 +129,7 @@ def observe(
             observed_at=now,
             prices=known_prices(types_of(spec), spec.tpu.zones, names.home_region(spec)),
             claim=_or_unknown(lambda: claimed(node_observed.result())),
-            boots=boots.value
+            boot_heartbeats=boots.value
             if isinstance(boots := _heartbeats_by(heartbeats.result(), script=True), Present)
             else (),
             heartbeat_interval=heartbeat_interval(spec) if spec.job.run_on == "tpu" else None,
@@ -139,7 +139,7 @@ def observe(
 def _heartbeats_by(
     heartbeats: Observed[tuple[Heartbeat, ...]], *, script: bool
 ) -> Observed[tuple[Heartbeat, ...]]:
-    """Return the reports of startup scripts, or those of agents."""
+    """Return the heartbeats of startup scripts, or those of agents."""
     if not isinstance(heartbeats, Present):
         return heartbeats
     return Present(tuple(heartbeat for heartbeat in heartbeats.value if heartbeat.script is script))

@@ -99,7 +99,7 @@ class Reconciler:
         """
         Return world and record after the observation.
 
-        If a report makes our code fail, both are computed without reports.
+        If a heartbeat makes our code fail, both are computed without heartbeats.
         """
         try:
             after = update_record(record, world)
@@ -117,7 +117,7 @@ class Reconciler:
         """
         Return the world and the plan.
 
-        If a report makes our code fail, the plan is made without reports, which budget and ttl do not need.
+        If a heartbeat makes our code fail, the plan is made without heartbeats: budget and ttl need none.
         """
         spec = self._deployment.spec
         usd_so_far = self._deployment.usd_so_far(record, world.observed_at)
@@ -136,7 +136,7 @@ class Reconciler:
         text = unforeseen(error)
         text_of_event = f"the machines' reports are left out: {text}"
         self._alarms.bug(Event(world.observed_at, EventKind.FAILURE, text_of_event))
-        return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boots=())
+        return replace(world, heartbeats=Unknown(text), claim=Unknown(text), boot_heartbeats=())
 
     def _unless_broken(self, plan: Plan, world: World, record: Record) -> Plan:
         """Return the plan, or an empty one if it would break an invariant, which is reported once."""

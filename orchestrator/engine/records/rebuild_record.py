@@ -32,10 +32,10 @@ def rebuilt(store: Store) -> Record:
     intents = [name.name for name in store.list(JOURNAL) if name.name.endswith(".intent.json")]
     with threads.pool(8) as pool:
         found = [entry for entry in pool.map(lambda name: _entry(store, name), intents) if entry]
-    reports = [worker_of(found.name) for found in store.list(HEARTBEAT)]
+    workers = [worker_of(found.name) for found in store.list(HEARTBEAT)]
     asked = max((_incarnation(entry) for entry in found), default=0)
-    # Machines choose the names of reports, so a number far beyond the journal is not one of our TPUs.
-    reported = (place[0] for place in reports if place is not None)
+    # Machines choose the names of heartbeats, so a number far beyond the journal is not one of our TPUs.
+    reported = (place[0] for place in workers if place is not None)
     newest = max((number for number in reported if number <= asked + MAX_NUMBERS_AHEAD), default=0)
     # queued: it is unknown whether something waits in the queue, so the queue is listed.
     record = Record(bucket=BucketRecord(observed=True), node=NodeRecord(incarnation=newest, queued=True))

@@ -41,7 +41,7 @@ def check_record(record: Record) -> None:
         *given,
         *record.deadline.on_demand,
         *record.deadline.flex_start,
-        *record.silence.reports_at_boot,
+        *record.silence.heartbeat_at_boot,
         *(r.incarnation for r in record.race.candidates),
         record.node.preemptions,
     )

@@ -68,7 +68,7 @@ NESTED = {
     "progress": "deadline.progress",
     # The old words stay: earlier versions read and write these keys.
     "mute": "silence.never_reported",
-    "beacons": "silence.reports_at_boot",
+    "beacons": "silence.heartbeat_at_boot",
     "sightings": "first_seen",
     "places": "capacity_history",
     "starts": "up_times",

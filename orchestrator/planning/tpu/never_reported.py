@@ -30,7 +30,7 @@ SILENT_TIME = 3600.0
 
 
 @dataclass(frozen=True)
-class LateReport:
+class LateHeartbeat:
     """
     A READY TPU that is given up because no worker has reported in *seconds*.
 
@@ -73,7 +73,7 @@ class AllSilent(Enum):
 
 def nothing_reported(world: World) -> bool:
     """Return whether neither a worker nor a startup script of the newest TPU is known to have reported."""
-    return no_worker_reported(world) and not world.boots
+    return no_worker_reported(world) and not world.boot_heartbeats
 
 
 def no_worker_reported(world: World) -> bool:
@@ -90,7 +90,7 @@ def often_silent(spec: Spec, record: Record, zone: str) -> bool:
     return len(here) >= SILENT_TPUS
 
 
-def late_to_report(spec: Spec, world: World, record: Record) -> LateReport | None:
+def late_heartbeat(spec: Spec, world: World, record: Record) -> LateHeartbeat | None:
     """
     Return how a READY TPU has failed to report in time, which is given up; None if it may continue.
 
@@ -102,7 +102,7 @@ def late_to_report(spec: Spec, world: World, record: Record) -> LateReport | Non
     silent = nothing_reported(world) and waited >= SILENT_TIMEOUT and _silence_tells(spec, world, record)
     if not silent and waited < START_TIMEOUT:
         return None
-    return LateReport(waited, began=bool(world.boots))
+    return LateHeartbeat(waited, began=bool(world.boot_heartbeats))
 
 
 def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
@@ -115,9 +115,9 @@ def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
     """
     node = current_node(world, record)
     settled = not settling(record.bucket.granted_at, world.observed_at)
-    reports_first = record.node.incarnation in record.silence.reports_at_boot
+    heartbeat_first = record.node.incarnation in record.silence.heartbeat_at_boot
     warm = node is None or not node.timed_out
-    return reports_first and settled and warm and not often_silent(spec, record, record.node.zone)
+    return heartbeat_first and settled and warm and not often_silent(spec, record, record.node.zone)
 
 
 def _ready_for(world: World, record: Record) -> float:
@@ -126,12 +126,12 @@ def _ready_for(world: World, record: Record) -> float:
     )
 
 
-def with_boot_report(record: Record, number: int) -> Record:
+def with_boot_heartbeat(record: Record, number: int) -> Record:
     """Return the record in which TPU *number* is expected to report at boot."""
     # Numbers of deleted TPUs are dropped, or the list would grow with every TPU.
     known = {record.node.incarnation, *(candidate.incarnation for candidate in record.race.candidates)}
-    reporting = (known & set(record.silence.reports_at_boot)) | {number}
-    return updated(record, silence=updated(record.silence, reports_at_boot=tuple(sorted(reporting))))
+    reporting = (known & set(record.silence.heartbeat_at_boot)) | {number}
+    return updated(record, silence=updated(record.silence, heartbeat_at_boot=tuple(sorted(reporting))))
 
 
 def as_never_reported(change: Change, world: World) -> Change:

@@ -20,8 +20,8 @@ from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
 from orchestrator.planning.job import NARROW, Unreachable, is_reporting, job_digest, out_of_reach
 from orchestrator.planning.tpu.never_reported import (
-    LateReport,
-    late_to_report,
+    LateHeartbeat,
+    late_heartbeat,
     nothing_reported,
     often_silent,
 )
@@ -151,7 +151,7 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     # Heartbeats could not be read: Unknown is not silent.
     if isinstance(world.heartbeats, Unknown):
         return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
-    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
+    lost = out_of_reach(spec, world, record, node) or late_heartbeat(spec, world, record)
     if lost is not None:
         return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"{message}, and {lost.text}")
     born = spec.job.run_on == "tpu" and nothing_reported(world)
@@ -162,12 +162,12 @@ def _judge_unhealthy(spec: Spec, node: Node, world: World, record: Record) -> No
     return NodeVerdict(NodeAction.REPLACE if late else NodeAction.WAIT, LoopRule.TPU_UNHEALTHY, message)
 
 
-def _rule_of(lost: Unreachable | LateReport) -> LoopRule:
+def _rule_of(lost: Unreachable | LateHeartbeat) -> LoopRule:
     return LoopRule.TPU_UNREACHABLE if isinstance(lost, Unreachable) else LoopRule.TPU_NEVER_REPORTED
 
 
 def _judge_ready(spec: Spec, node: Node, world: World, record: Record) -> NodeVerdict:
-    lost = out_of_reach(spec, world, record, node) or late_to_report(spec, world, record)
+    lost = out_of_reach(spec, world, record, node) or late_heartbeat(spec, world, record)
     if lost is not None:
         return NodeVerdict(NodeAction.REPLACE, _rule_of(lost), f"READY, but {lost.text}")
     # Its end is certain, so the next one is created while this one saves.

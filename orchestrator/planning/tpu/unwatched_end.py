@@ -21,19 +21,19 @@ def ended_span(span: Span, record: Record, world: World) -> Span:
     """
     Return the span of a TPU that has ended, closed.
 
-    It ends when the next report would have been due. Where no report tells, and after a deletion of ours, it
+    It ends when the next heartbeat would have been due. Where no heartbeat tells, and after a deletion of ours, it
     ends now, which is never too early.
     """
     now, interval = world.observed_at, world.heartbeat_interval
     # Only of the TPU's own number, and only while its workers had something to report: after the job's end
     # they need not report, and the machine may have existed for long.
-    reports = [
-        report.updated
-        for report in world.heartbeats_of(incarnation_of(span.name, {}))
-        if report.phase not in AT_REST or report.preempted
+    times = [
+        heartbeat.updated
+        for heartbeat in world.heartbeats_of(incarnation_of(span.name, {}))
+        if heartbeat.phase not in AT_REST or heartbeat.preempted
     ]
     asked = of_name(span.name, Condition.DELETION_REQUESTED) in record.first_seen
-    if interval is None or not reports or asked:
+    if interval is None or not times or asked:
         return replace(span, until=now)
-    until = max(span.since, max(reports) + interval)
+    until = max(span.since, max(times) + interval)
     return replace(span, until=now) if now - until < WATCHED else replace(span, until=until, end_observed=now)
