@@ -1,5 +1,6 @@
 """The command line as a process, and in this process."""
 
+import io
 import json
 import os
 import subprocess
@@ -11,6 +12,14 @@ from orchestrator.domain.ports import NewVm
 from orchestrator.google.bodies import as_json, instance_body
 
 ROOT = Path(__file__).parents[2]
+
+
+class Terminal(io.StringIO):
+    """A terminal, as a keyboard at which somebody types or as a screen."""
+
+    def isatty(self):
+        """Say that it is one."""
+        return True
 
 
 def environment(**more):

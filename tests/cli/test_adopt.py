@@ -1,10 +1,10 @@
 """`tpuctl adopt`: what it takes, what it refuses, and what a kill at any call leaves."""
 
-import io
 import sys
 
 import pytest
 
+from tests.cli.cli_kit import Terminal
 from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
@@ -145,18 +145,10 @@ def test_without_a_host_key_nothing_is_done(cloud):
     assert cloud.buckets() == []
 
 
-class Keyboard(io.StringIO):
-    """A terminal at which somebody types."""
-
-    def isatty(self):
-        """Say that somebody sits here."""
-        return True
-
-
 def test_a_no_changes_nothing(cloud, monkeypatch):
     """It says first what it would change."""
     by_hand(cloud)
-    monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
     before = labels(cloud)
     said = User(cloud).run("adopt", "theirs")
     assert (said.code, labels(cloud), cloud.buckets()) == (1, before, [])
@@ -194,7 +186,7 @@ def test_down_asks_a_second_time(cloud, monkeypatch, answer, remaining):
     by_hand(cloud)
     user = User(cloud)
     assert user.run("adopt", "theirs", "--yes").code == 0
-    monkeypatch.setattr(sys, "stdin", Keyboard(answer))
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
     said = user.run("down")
     assert said.code == 0, said.err
     assert "tpuctl has not made theirs" in said.err

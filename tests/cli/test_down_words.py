@@ -1,6 +1,5 @@
 """What `down` says and asks before it deletes."""
 
-import io
 import sys
 import time
 from dataclasses import replace
@@ -12,7 +11,7 @@ from orchestrator.cli.views.down import show
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentState
-from tests.cli.cli_kit import stray_vm
+from tests.cli.cli_kit import Terminal, stray_vm
 from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
@@ -26,17 +25,9 @@ def user(tmp_path):
         yield made
 
 
-class Keyboard(io.StringIO):
-    """A terminal at which somebody types."""
-
-    def isatty(self):
-        """Say that somebody sits here."""
-        return True
-
-
 def typed(monkeypatch, user, text, *words):
     """Type `tpuctl down` and the answer to its question."""
-    monkeypatch.setattr(sys, "stdin", Keyboard(f"{text}\n"))
+    monkeypatch.setattr(sys, "stdin", Terminal(f"{text}\n"))
     return user.run("down", *words)
 
 

@@ -1,22 +1,14 @@
 """What `up` says of money before it makes a machine, and when it asks."""
 
-import io
 import sys
 
 import pytest
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.text.amounts import at_most_text
+from tests.cli.cli_kit import Terminal
 from tests.engine.engine_lab import QUOTA
 from tests.kit.user import User
-
-
-class Terminal(io.StringIO):
-    """A terminal, as a keyboard or as a screen."""
-
-    def isatty(self):
-        """Say that somebody sits here."""
-        return True
 
 
 @pytest.fixture
