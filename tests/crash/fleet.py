@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from tests.crash.fleet_scenarios import SCENARIOS, FleetCrashLab, Wrong
+from tests.crash.fleet_scenarios import SCENARIOS, FleetCrashLab
 from tests.kit.cloud import VirtualCloud
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
+from tests.simulation.invariants import Violation
 
 ABOUT = (
     "A command of a fleet is killed at its steps: API calls, writes to bucket and disk, words to Slurm, SSH. "
@@ -119,8 +120,8 @@ def explore(scenario, folder, *, first=0, every=1, ways=None):
         try:
             scenario.go(lab, kill=points)
             lab.finish(scenario)
-        except Wrong as wrong:
-            found.violations.append(f"{scenario.name}, killed {points.what or 'nowhere'}: {wrong}")
+        except Violation as violation:
+            found.violations.append(f"{scenario.name}, killed {points.what or 'nowhere'}: {violation}")
         except Exception:  # whatever it is, it is reported
             found.violations.append(f"{scenario.name}, killed {points.what}:\n{traceback.format_exc()}")
         if points.answer is not None:

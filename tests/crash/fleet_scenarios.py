@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.kit.user import FleetOwner
+from tests.simulation.invariants import Violation
 
 HERE, ELSEWHERE, DOWN = "typed again", "typed again on another computer", "taken down"
 LEASE = 70.0
@@ -14,17 +15,13 @@ ENDS = (0, 130)
 HOURS = 12 * 3600.0
 
 
-class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of the caller
-    """Something was lost, doubled or left, or a command does not end well."""
-
-
 @dataclass(frozen=True)
 class FleetCrashScenario:
     """
     Hold one command: what is there *before* it, its *words*, and how many *nodes* are there after it.
 
     *seconds* presses Ctrl-C then, for commands that do not end. *check* is given the lab after the command
-    was typed again; it raises Wrong. *file* is the fleet's file, *gone* says that the command ends the fleet.
+    was typed again; it raises Violation. *file* is the fleet's file, *gone* says that the command ends the fleet.
     """
 
     name: str
@@ -38,7 +35,7 @@ class FleetCrashScenario:
     gone: bool = False
 
     def go(self, lab, kill=()):
-        """Type the command; if it was killed, go on as the points say. Raise Wrong where that does not end well."""
+        """Type the command; if it was killed, go on as the points say. Raise Violation if that fails."""
         said = lab.type(lab.owner, self.words, self.seconds, kill=kill)
         way = HERE if said.code is not None else kill.way
         if way == DOWN:
@@ -52,7 +49,7 @@ class FleetCrashScenario:
                 lab.cloud.wait(LEASE)
             lab.well(lab.away if way == ELSEWHERE else lab.owner, self.words, self.seconds)
         elif said.code not in ENDS:
-            raise Wrong(f"it ends with {said.code} without a kill: {said.err[-600:]}")
+            raise Violation(f"it ends with {said.code} without a kill: {said.err[-600:]}")
         if self.gone:
             lab.nothing()
             return
@@ -91,7 +88,7 @@ class FleetCrashLab:
         said = user.run(*words, kill=kill, interrupt=seconds, timeout=HOURS)
         for text in (said.out, said.err):
             if "Traceback" in text or "this is a bug in tpuctl" in text:
-                raise Wrong(f"{words}: {text[-2000:]}")
+                raise Violation(f"{words}: {text[-2000:]}")
         self.judge()
         return said
 
@@ -99,27 +96,27 @@ class FleetCrashLab:
         """Type a command that has to end well."""
         said = self.type(user, words, seconds)
         if said.code not in ENDS:
-            raise Wrong(f"{' '.join(words)} ends with {said.code}: {said.err[-600:]}")
+            raise Violation(f"{' '.join(words)} ends with {said.code}: {said.err[-600:]}")
 
     def judge(self):
-        """Raise Wrong for what has happened so far that never may."""
+        """Raise Violation for what has happened so far that never may."""
         violations = [*self.fleet.book.verdict, *self.cloud.checks.verdict]
         if violations:
-            raise Wrong("; ".join(violations))
+            raise Violation("; ".join(violations))
 
     def as_many(self, nodes):
         """Exactly so many nodes are there and work, and one VM."""
         there = self.cloud.nodes()
         if nodes is not None and (len(there), len(self.cloud.in_use())) != (nodes, nodes):
-            raise Wrong(f"{nodes} nodes should be there: {there}")
+            raise Violation(f"{nodes} nodes should be there: {there}")
         if list(self.cloud.vms().values()) != ["RUNNING"]:
-            raise Wrong(f"one VM should run: {self.cloud.vms()}")
+            raise Violation(f"one VM should run: {self.cloud.vms()}")
 
     def nothing(self):
         """Nothing that costs money is there, also later."""
         self.cloud.wait(600)
         if self.cloud.nodes() or self.cloud.vms():
-            raise Wrong(f"F15 left: {self.cloud.nodes()} {self.cloud.vms()}")
+            raise Violation(f"F15 left: {self.cloud.nodes()} {self.cloud.vms()}")
         self.gone = True
 
     def finish(self, scenario):
@@ -132,14 +129,14 @@ class FleetCrashLab:
                     break
                 self.type(self.owner, ("watch",), 240)
             if self.unended() or self.queue:
-                raise Wrong(f"F1 not ended: {self.unended()}; in the queue: {self.queue}")
+                raise Violation(f"F1 not ended: {self.unended()}; in the queue: {self.queue}")
         self.well(self.owner, ("down", "--yes", "--delete-data"))
         self.nothing()
         if self.cloud.buckets():
-            raise Wrong(f"F15 left: {self.cloud.buckets()}")
+            raise Violation(f"F15 left: {self.cloud.buckets()}")
 
     def unended(self):
-        """Return the tasks that have no mark and were not cancelled; raise Wrong for one with two."""
+        """Return the tasks that have no mark and were not cancelled; raise Violation for one with two."""
         remaining = []
         for name, how in self.jobs.items():
             (order,) = self.owner.fleet("queue", name, "--json")["jobs"]
@@ -149,11 +146,11 @@ class FleetCrashLab:
                 if task["state"] == "cancelled":
                     continue
                 if len(marks) > 1:
-                    raise Wrong(f"F1 {key} has the marks {marks}")
+                    raise Violation(f"F1 {key} has the marks {marks}")
                 if not marks:
                     remaining.append(key)
                 elif max((s for s, _ in self.fleet.saved(*key)), default=how["steps"]) != how["steps"]:
-                    raise Wrong(f"F1 {key} is done with {self.fleet.saved(*key)}")
+                    raise Violation(f"F1 {key} is done with {self.fleet.saved(*key)}")
         return remaining
 
 
@@ -173,7 +170,7 @@ def submit(lab, name, tasks, **more):
 def queued_once(lab, *tasks):
     """Slurm has these tasks, each once."""
     if sorted(lab.queue) != sorted(tasks):
-        raise Wrong(f"Slurm has {sorted(lab.queue)}")
+        raise Violation(f"Slurm has {sorted(lab.queue)}")
 
 
 def to_submit(lab, name, tasks, **more):
@@ -198,7 +195,7 @@ def waits_for_it(lab):
     queued_once(lab, ("sweep", 0), ("next", 0), ("next", 1))
     (controller,) = lab.fleet.controllers.values()
     if any(task.node or not task.after for task in controller.tasks if task.name == "next"):
-        raise Wrong("next does not wait")
+        raise Violation("next does not wait")
 
 
 def held(lab, *, wanted):
@@ -206,7 +203,7 @@ def held(lab, *, wanted):
     queued_once(lab, *(("sweep", number) for number in range(4)))
     (controller,) = lab.fleet.controllers.values()
     if any(task.held != wanted for task in controller.tasks if not task.node):
-        raise Wrong(f"what waits should be {'held' if wanted else 'free'}")
+        raise Violation(f"what waits should be {'held' if wanted else 'free'}")
 
 
 def before_release(lab):
@@ -225,7 +222,7 @@ def before_retry(lab):
 def tried_again(lab):
     """All three tasks are queued."""
     if lab.fleet.marks("sweep", 2) == ["jobs/sweep/ends/2.failed"]:
-        raise Wrong("the failure is still marked")
+        raise Violation("the failure is still marked")
     queued_once(lab, *(("sweep", number) for number in range(3)))
 
 
@@ -233,7 +230,7 @@ def cancelled(lab):
     """Nothing is queued."""
     queued_once(lab)
     if {task["state"] for task in lab.owner.job("sweep")["tasks"]} != {"cancelled"}:
-        raise Wrong("not everything is cancelled")
+        raise Violation("not everything is cancelled")
 
 
 def before_a_preemption(lab):
@@ -277,13 +274,13 @@ def before_shrinking(lab):
     up(lab, 1)
     lab.well(lab.owner, ("watch",), 200)
     if len(lab.cloud.in_use()) != 1 or lab.unended():
-        raise Wrong(f"the scenario begins with {lab.cloud.nodes()}")
+        raise Violation(f"the scenario begins with {lab.cloud.nodes()}")
 
 
 def none_torn(lab):
     """No machine with a task was deleted."""
     if lab.fleet.torn:
-        raise Wrong(f"deleted with the tasks {lab.fleet.torn}")
+        raise Violation(f"deleted with the tasks {lab.fleet.torn}")
 
 
 SCENARIOS = (

@@ -24,7 +24,8 @@ from orchestrator.engine.loop import many_loops
 from tests.kit.figures import commit, record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.simulation.fleet_scenario import FleetSimulation, Wrong
+from tests.simulation.fleet_simulation import FleetSimulation
+from tests.simulation.invariants import Violation
 from tests.simulation.run import collecting_at_the_end
 
 TICK = 5.0
@@ -72,15 +73,15 @@ def simulate(seed, trace=None):
             stack.enter_context(patch.object(many_loops, "TICK", TICK))
             # Tens of megabytes for machines that are none.
             stack.enter_context(patch.object(wanted, "download_uv", lambda *_: None))
-            scenario = FleetSimulation(seed, folder, trace or (lambda line: None))
-            stack.enter_context(scenario.cloud.open())
+            simulation = FleetSimulation(seed, folder, trace or (lambda line: None))
+            stack.enter_context(simulation.cloud.open())
             try:
-                scenario.run()
-            except Wrong as wrong:
-                run.violation = str(wrong)
+                simulation.run()
+            except Violation as violation:
+                run.violation = str(violation)
             except Exception:  # a crash of the product is a violation too
                 run.violation = traceback.format_exc()
-            scenario.fill(run)
+            simulation.fill(run)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     run.seconds = time.process_time() - began

@@ -10,6 +10,7 @@ from tests.kit.machines import CloudSsh
 from tests.kit.user import User
 from tests.simulation import invariants
 from tests.simulation.fleet_case import draw
+from tests.simulation.invariants import Violation
 
 HOUR = 3600.0
 A_MINUTE = 60
@@ -18,10 +19,6 @@ STRIDE = 10.0
 SLACK = 2400.0
 """Seconds in calm after which every task must have ended, beside the time that the work takes."""
 NAMES = ("sweep", "array", "last")
-
-
-class Wrong(AssertionError):  # noqa: N818 - a broken promise, not a mistake of the caller
-    """An invariant does not hold."""
 
 
 class FleetCloud(VirtualCloud):
@@ -74,7 +71,7 @@ class FleetSimulation:
     def say(self, text):
         self._say(f"{self.cloud.clock.monotonic():8.0f} {text}")
 
-    # The scenario.
+    # The course of a run.
 
     def run(self):
         case, cloud = self.case, self.cloud
@@ -139,7 +136,7 @@ class FleetSimulation:
             self._type(self.home, "watch", interrupt=600, timeout=HOUR * 5)
         remaining = self._open()
         if remaining:
-            raise Wrong(f"F1 tasks that never end in calm: {remaining}; the queue: {self._queue()}")
+            raise Violation(f"F1 tasks that never end in calm: {remaining}; the queue: {self._queue()}")
         self._judge()
         for name, (tasks, steps) in self.jobs.items():
             for number in range(tasks):
@@ -149,7 +146,7 @@ class FleetSimulation:
         zones = len(self.case.zones)
         self.list_rate = sum((self.lists - before).values()) / zones / 5
         if self._queue():
-            raise Wrong(f"F1 the queue has tasks that have ended: {self._queue()}")
+            raise Violation(f"F1 the queue has tasks that have ended: {self._queue()}")
         self._idle()
 
     def _idle(self):
@@ -161,17 +158,19 @@ class FleetSimulation:
             if len(self.cloud.nodes()) == wanted:
                 return
             self._type(self.home, "watch", interrupt=300, timeout=HOUR)
-        raise Wrong(f"nodes without work are kept: {self.cloud.nodes()}, {wanted} wanted")
+        raise Violation(f"nodes without work are kept: {self.cloud.nodes()}, {wanted} wanted")
 
     def _one_end(self, name, number, steps):
         marks = self.fleet.marks(name, number)
         if (name, number) in self.cancelled and not marks:
             return
         if len(marks) != 1:
-            raise Wrong(f"F1 {name}/{number} has the marks {marks}")
+            raise Violation(f"F1 {name}/{number} has the marks {marks}")
         saved = [step for step, _ in self.fleet.saved(name, number)]
         if max(saved, default=0) != steps:
-            raise Wrong(f"F1 {name}/{number} is marked {marks[0]}, and its newest checkpoint is of {saved}")
+            raise Violation(
+                f"F1 {name}/{number} is marked {marks[0]}, and its newest checkpoint is of {saved}"
+            )
 
     def _settled_budget(self):
         """The bill stays within the budget, but for what runs while nobody looks."""
@@ -188,7 +187,7 @@ class FleetSimulation:
         seconds = 900.0 + 260.0 * (len(self.case.watch_kills) + 8)
         violation = invariants.i6_within_budget(usd, budget, 8.0 * self.case.nodes, seconds)
         if violation or cloud.in_use():
-            raise Wrong(f"budget: {violation or f'{cloud.in_use()} run on'}")
+            raise Violation(f"budget: {violation or f'{cloud.in_use()} run on'}")
 
     def _down(self):
         cloud, who = self.cloud, self.home if self.case.leaves_from == "home" else self.away
@@ -196,10 +195,10 @@ class FleetSimulation:
         cloud.wait(HOUR)
         remaining = {**cloud.nodes(), **cloud.vms()}
         if remaining:
-            raise Wrong(f"F15 left after a down that ended well: {remaining}")
+            raise Violation(f"F15 left after a down that ended well: {remaining}")
         self._well(who, "down", "--yes", "--delete-data")
         if cloud.buckets():
-            raise Wrong(f"F15 left after down --delete-data: {cloud.buckets()}")
+            raise Violation(f"F15 left after down --delete-data: {cloud.buckets()}")
         self._judge()
 
     # What people type.
@@ -222,7 +221,7 @@ class FleetSimulation:
         self.say(f"  -> {said.code} {said.err.strip()[-200:] if said.code else ''}")
         for text in (said.out, said.err):
             if "Traceback" in text or "this is a bug in tpuctl" in text:
-                raise Wrong(f"{words}: {text[-2000:]}")
+                raise Violation(f"{words}: {text[-2000:]}")
         self._judge()
         return said
 
@@ -234,7 +233,7 @@ class FleetSimulation:
                 return
             options.pop("kill", None)
             self.cloud.wait(70)
-        raise Wrong(f"{words} does not end well: {said.err[-600:]}")
+        raise Violation(f"{words} does not end well: {said.err[-600:]}")
 
     _well = _until_well
 
@@ -368,7 +367,7 @@ class FleetSimulation:
     def _judge(self):
         verdict = self.book.verdict
         if verdict:
-            raise Wrong("; ".join(verdict))
+            raise Violation("; ".join(verdict))
         creates = sorted(
             at
             for call in self.cloud.log
@@ -377,7 +376,7 @@ class FleetSimulation:
         )
         self.creates = max((sum(1 for at in creates if 0 <= at - first < 60) for first in creates), default=0)
         if self.creates > A_MINUTE:
-            raise Wrong(f"F13 {self.creates} creates within a minute")
+            raise Violation(f"F13 {self.creates} creates within a minute")
 
     def _queue(self):
         return sorted((task.name, task.number) for c in self.fleet.controllers.values() for task in c.tasks)
@@ -393,7 +392,7 @@ class FleetSimulation:
         """Every open task is in Slurm's queue."""
         missing = set(self._open()) - set(self._queue())
         if missing:
-            raise Wrong(f"F1 {when} the queue has forgotten {sorted(missing)}")
+            raise Violation(f"F1 {when} the queue has forgotten {sorted(missing)}")
 
     def fill(self, run):
         """Return what came of it."""
