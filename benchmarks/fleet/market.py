@@ -22,7 +22,7 @@ WORKS = frozenset({"idle", "allocated", "mixed", "completing"})
 
 
 @dataclass
-class FleetNodesWatch:
+class NodeWorkTime:
     """Sum up how long nodes could work: Slurm has them, and nobody has killed them since."""
 
     states: Callable[[], dict[str, str]]
@@ -49,7 +49,7 @@ def replay(fleet: RunningFleet, trace: Path, faster: float, hours: tuple[float, 
     preemptions = recorded(trace, fleet.nodes, hours)
     fleet.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
     fleet.wait("all nodes have a task", lambda: len(fleet.steps(JOB)) >= fleet.nodes)
-    watched, began = FleetNodesWatch(fleet.states), time.time()
+    watched, began = NodeWorkTime(fleet.states), time.time()
     polling = threading.Thread(target=watched.watch, daemon=True)
     polling.start()
     lost: list[tuple[str, float]] = []
@@ -121,7 +121,7 @@ def to_a_free_node(fleet: RunningFleet) -> list[Figure]:
     return [Figure("F4", text, late <= 1 and middle <= 15 and later <= 25)]
 
 
-def _alive(fleet: RunningFleet, watched: FleetNodesWatch) -> list[str]:
+def _alive(fleet: RunningFleet, watched: NodeWorkTime) -> list[str]:
     """Return the nodes that can be lost."""
     found = {node for node, state in fleet.states().items() if state in WORKS}
     return sorted(found - watched.lost)

@@ -15,7 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.fleet.figures import Figure, load
-from benchmarks.fleet.market import WORKS, FleetNodesWatch, recorded
+from benchmarks.fleet.market import WORKS, NodeWorkTime, recorded
 from benchmarks.fleet.running_fleet import Step, redone
 from orchestrator.domain.remote import Host
 from orchestrator.domain.spec import JobSpec
@@ -51,7 +51,7 @@ class SlurmAlone:
         self.real = RealSlurm(folder / "root", nodes)
         self.names = [f"{FLEET}-{number:03d}" for number in range(1, nodes + 1)]
         self.slurm = Slurm(self.real, Host("vm", "127.0.0.1", ()))  # type: ignore[arg-type]
-        self.watched = FleetNodesWatch(self.states)
+        self.watched = NodeWorkTime(self.states)
         self.incarnations = dict.fromkeys(self.names, 1)
         self.delays: list[float] = []
         self._over, self._side = threading.Event(), list[threading.Thread]()

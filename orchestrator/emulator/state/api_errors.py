@@ -57,7 +57,7 @@ class Where(Enum):
 
 
 @dataclass(frozen=True)
-class Case:
+class ErrorCase:
     """One row of the error table; *details* are google.rpc messages with placeholders."""
 
     api: str
@@ -85,13 +85,13 @@ class Case:
 
 
 @cache
-def cases() -> Mapping[tuple[str, str], Case]:
+def cases() -> Mapping[tuple[str, str], ErrorCase]:
     """Return the error table by API (`tpu v2`, `compute v1`, `storage v1`) and case name."""
     table = {}
     for row in (*rows("error_messages.csv"), *rows("secret_errors.csv")):
         # Cells that are no JSON are notes for people.
         details = tuple(json.loads(row["details"])) if row["details"].startswith("[") else ()
-        case = Case(
+        case = ErrorCase(
             row["api"], row["case"], Where(row["where"]), int(row["http_status"] or 0), row["code"],
             row["reason"], row["message"], details,
         )  # fmt: skip
@@ -99,12 +99,12 @@ def cases() -> Mapping[tuple[str, str], Case]:
     return table
 
 
-def tpu_case(name: str) -> Case:
+def tpu_case(name: str) -> ErrorCase:
     """Return the TPU case *name*. Raise KeyError if the table has none."""
     return cases()["tpu v2", name]
 
 
-def compute_case(name: str) -> Case:
+def compute_case(name: str) -> ErrorCase:
     """Return the Compute case *name*. Raise KeyError if the table has none."""
     return cases()["compute v1", name]
 
@@ -114,7 +114,7 @@ def fill(text: str, values: Mapping[str, object]) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: str(values.get(found[1], "")), text)
 
 
-def _details(case: Case, message: str, values: Mapping[str, object]) -> Details:
+def _details(case: ErrorCase, message: str, values: Mapping[str, object]) -> Details:
     url = "https://console.developers.google.com/apis/api/tpu.googleapis.com/overview"
     known = {**values, "same": message, "activationUrl": f"{url}?project={values.get('project', '')}"}
     if case.details:
