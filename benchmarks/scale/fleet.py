@@ -93,12 +93,12 @@ class ManyDeployments:
 
     def _passes(self, number: int) -> Any:
         spec = replace(self._base, name=name_of(number))
-        shelf, account = (
+        bucket, account = (
             ReportingBucket(self.clock),
             CloudAccount(PROJECT, "1-compute@developer.gserviceaccount.com"),
         )
         away: Any = Away(spec)
-        cloud = Cloud(account, away, away, TpuNodes(self._clients), away, shelf, away, self._memory)  # type: ignore[arg-type]
+        cloud = Cloud(account, away, away, TpuNodes(self._clients), away, bucket, away, self._memory)  # type: ignore[arg-type]
         folder = self._folder / spec.name
         folder.mkdir()
         records = RecordStore(folder / "record.json", cloud.store, spec.name, now=self.clock.now)

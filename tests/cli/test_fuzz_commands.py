@@ -63,7 +63,7 @@ class Commands(RuleBasedStateMachine):
         self.known = {name: User(self.cloud, name) for name in ("home", "away")}
         COUNTED["runs"] += 1
 
-    def _desk(self, name):
+    def _computer(self, name):
         if name in self.known:
             return self.known[name]
         return User(self.cloud, f"new{len(self.cloud.users)}", **self.file)
@@ -84,7 +84,7 @@ class Commands(RuleBasedStateMachine):
     @rule(user=users)
     def up(self, user):
         """After an `up` that ends well there is one TPU with the job, or the job is over."""
-        said = self._type(self._desk(user), "up", interrupt=3000)
+        said = self._type(self._computer(user), "up", interrupt=3000)
         if said.code == 0 and "the job is done" not in said.err:
             running = any(worker.running for worker in self.cloud.machines.workers.values())
             # Machines that report keep a TPU whose state is strange; without reports its state decides.
@@ -96,7 +96,7 @@ class Commands(RuleBasedStateMachine):
 
     @rule(user=users, seconds=st.sampled_from([40, 300, 1500]))
     def watch(self, user, seconds):
-        self._type(self._desk(user), "watch", interrupt=seconds, timeout=seconds + 3000)
+        self._type(self._computer(user), "watch", interrupt=seconds, timeout=seconds + 3000)
 
     @rule(user=users, data=st.booleans())
     def down(self, user, data):
@@ -106,7 +106,7 @@ class Commands(RuleBasedStateMachine):
         A computer that knows the file alone, when the bucket is gone too, cannot know of earlier zones.
         """
         knows = bool(self.cloud.buckets())
-        said = self._type(self._desk(user), "down", "--yes", *(["--delete-data"] if data else []))
+        said = self._type(self._computer(user), "down", "--yes", *(["--delete-data"] if data else []))
         if said.code == 0:
             assert not (data and self.cloud.buckets())
             self.cloud.wait(400)
@@ -118,12 +118,12 @@ class Commands(RuleBasedStateMachine):
     @rule(user=users, words=st.sampled_from(READS))
     def read(self, user, words):
         """What only reads changes nothing."""
-        assert self._type(self._desk(user), *words).calls == 0
+        assert self._type(self._computer(user), *words).calls == 0
 
     @rule(user=users, words=st.sampled_from(WRONG))
     def mistype(self, user, words):
         """What is wrong is reported before anything is changed."""
-        said = self._type(self._desk(user), *words)
+        said = self._type(self._computer(user), *words)
         assert (said.code, said.calls) == (2, 0), said
 
     @rule(key=st.sampled_from(sorted(EDITS)), choice=st.integers(0, 2))
@@ -134,13 +134,13 @@ class Commands(RuleBasedStateMachine):
 
     @rule(user=users, text=st.sampled_from(["a", "b"]))
     def new_code(self, user, text):
-        self._desk(user).write("train.py", f"print('{text}')\n")
+        self._computer(user).write("train.py", f"print('{text}')\n")
 
     # What goes wrong.
 
     @rule(user=users, words=st.sampled_from([("up",), ("watch",), ("down", "--yes")]), kill=CALLS)
     def killed(self, user, words, kill):
-        self._type(self._desk(user), *words, kill=kill, interrupt=900)
+        self._type(self._computer(user), *words, kill=kill, interrupt=900)
 
     @rule(
         words=st.sampled_from([("up",), ("watch",)]), call=st.integers(1, 25), pause=st.sampled_from([0, 70]),

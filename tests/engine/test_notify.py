@@ -85,24 +85,24 @@ def notification(number=1, event="done"):
     return Notification(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
 
 
-def outbox(shelf, *ears, clock=None, said=None):
+def outbox(bucket, *ears, clock=None, said=None):
     """Return an outbox that notifies *ears*; its pauses are the longest ones."""
     said = [] if said is None else said
-    return Outbox(shelf, ears, clock or VirtualClock(), said.append, random=lambda: 0.0)
+    return Outbox(bucket, ears, clock or VirtualClock(), said.append, random=lambda: 0.0)
 
 
 def test_a_notification_is_sent_once_however_often_it_is_due():
     """Every pass finds it again; so does the next loop, on another computer."""
-    shelf, ear = FailingBucket(), Ear()
-    box = outbox(shelf, ear)
+    bucket, ear = FailingBucket(), Ear()
+    out = outbox(bucket, ear)
     for _ in range(3):
-        box.add([notification(1), notification(2)])
-        assert box.deliver() is None
-    again = outbox(shelf, ear)
+        out.add([notification(1), notification(2)])
+        assert out.deliver() is None
+    again = outbox(bucket, ear)
     again.add([notification(1), notification(2), notification(3)])
     again.deliver()
     assert ear.received == ["d-done-1", "d-done-2", "d-done-3"]
-    assert sorted(shelf.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
+    assert sorted(bucket.held) == [SENT + f"d-done-{n}" for n in (1, 2, 3)]
 
 
 def test_a_receiver_that_breaks_ends_no_notifications():
@@ -116,9 +116,9 @@ def test_a_receiver_that_breaks_ends_no_notifications():
             super().send(notification)
 
     broken, ear, said, clock = Broken("broken", fails=2), Ear(), [], VirtualClock()
-    box = outbox(FailingBucket(), broken, ear, clock=clock, said=said)
-    box.add([notification()])
-    while (pause := box.deliver()) is not None:
+    out = outbox(FailingBucket(), broken, ear, clock=clock, said=said)
+    out.add([notification()])
+    while (pause := out.deliver()) is not None:
         clock.advance(pause)
     assert broken.received == ear.received == ["d-done-1"]
     assert [event.message for event in said] == ["no notification of done was sent: broken: RuntimeError"]
@@ -127,29 +127,29 @@ def test_a_receiver_that_breaks_ends_no_notifications():
 @pytest.mark.parametrize("cut", [OUTBOX, SENT, ""])
 def test_a_killed_loop_forgets_nothing(cut):
     """Killed before the outbox, after sending, before sending: the next loop sends it, with the same id."""
-    shelf, ear = FailingBucket(), Ear(fails=0 if cut else 1)
-    shelf.cut = cut
-    box = outbox(shelf, ear)
+    bucket, ear = FailingBucket(), Ear(fails=0 if cut else 1)
+    bucket.cut = cut
+    out = outbox(bucket, ear)
     try:
-        box.add([notification()])
-        box.deliver()
+        out.add([notification()])
+        out.deliver()
     except KeyboardInterrupt:
-        shelf.cut = ""
-    second = outbox(shelf, ear)
+        bucket.cut = ""
+    second = outbox(bucket, ear)
     second.add([notification()])
     second.deliver()
     assert set(ear.received) == {"d-done-1"}
-    assert list(shelf.held) == [SENT + "d-done-1"]
+    assert list(bucket.held) == [SENT + "d-done-1"]
 
 
 def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_notified_twice():
     """What fails is said once, not at every try."""
-    clock, shelf, said = VirtualClock(), FailingBucket(), []
+    clock, bucket, said = VirtualClock(), FailingBucket(), []
     deaf, good = Ear("deaf", fails=12), Ear("good")
-    box = outbox(shelf, deaf, good, clock=clock, said=said)
-    box.add([notification()])
+    out = outbox(bucket, deaf, good, clock=clock, said=said)
+    out.add([notification()])
     pauses = []
-    while (pause := box.deliver()) is not None:
+    while (pause := out.deliver()) is not None:
         pauses.append(pause)
         clock.advance(pause)
     assert pauses == sorted(pauses)
@@ -160,23 +160,23 @@ def test_a_failing_target_is_tried_again_with_growing_pauses_and_others_are_not_
 
 def test_a_bucket_that_refuses_loses_nothing():
     """The next pass brings the same notices."""
-    shelf, ear = FailingBucket(), Ear()
-    box = outbox(shelf, ear)
-    shelf.broken = True
-    box.add([notification()])
-    assert box.deliver() is None
-    shelf.broken = False
-    box.add([notification()])
-    box.deliver()
+    bucket, ear = FailingBucket(), Ear()
+    out = outbox(bucket, ear)
+    bucket.broken = True
+    out.add([notification()])
+    assert out.deliver() is None
+    bucket.broken = False
+    out.add([notification()])
+    out.deliver()
     assert ear.received == ["d-done-1"]
 
 
 def test_a_target_that_does_not_want_an_event_is_not_notified():
     """A notice that nobody wants is over at once."""
-    shelf, ear = FailingBucket(), Ear(events=("failed",))
-    box = outbox(shelf, ear)
-    box.add([notification(1, "done"), notification(1, "failed")])
-    assert box.deliver() is None
+    bucket, ear = FailingBucket(), Ear(events=("failed",))
+    out = outbox(bucket, ear)
+    out.add([notification(1, "done"), notification(1, "failed")])
+    assert out.deliver() is None
     assert ear.received == ["d-failed-1"]
 
 

@@ -248,7 +248,7 @@ class ImmediateOutbox:
         return self._outbox.unsent
 
 
-class CanaryDesk(User):
+class CanaryUser(User):
     """A computer with secrets in its environment and a login of its own."""
 
     def __init__(self, cloud, variables, **file):

@@ -25,7 +25,7 @@ from urllib.parse import quote
 from tests.kit.figures import record_figures
 from tests.kit.workers import workers
 from tests.memory_disk import MEMORY
-from tests.security.canary_cloud import CanaryCloud, CanaryDesk
+from tests.security.canary_cloud import CanaryCloud, CanaryUser
 from tests.security.secret_kit import canaries
 
 ABOUT = (
@@ -197,7 +197,7 @@ def canary_lab(folder, takes, refuses, file=()):
     }  # fmt: skip
     named = [*(f"CANARY_{number}" for number in JOB), "SIGNING"]
     with CanaryCloud(folder / "cloud", values).open() as cloud:
-        user = CanaryDesk(cloud, variables)
+        user = CanaryUser(cloud, variables)
         user.file_before = {
             "vm": {"machine": "e2-small", "spot": True},
             "job__secrets": {name: f"secret://{name}" for name in named},

@@ -36,24 +36,24 @@ def test_log_and_reports_leave_the_bucket_once():
     """A log without a step is read for the curve; a machine may make it as long as it likes."""
     heartbeat = json.dumps({"incarnation": 1, "worker": 0, "workers": 1, "phase": "run"}).encode()
     name = "logs/g1/w0/000001.log"
-    shelf = CountingBucket(
+    bucket = CountingBucket(
         **{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": heartbeat}
     )
-    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
+    session, memory = SimpleNamespace(store=bucket, spec=make_spec()), report.ReportCache(bucket)
 
     def read():
         heartbeats = memory.heartbeats.read(None).value
         memory.tail.read()
         return report._losses(session, heartbeats, memory, ())
 
-    first, all_of_it = read(), shelf.bytes_read
+    first, all_of_it = read(), bucket.bytes_read
     assert first == {1: [(1, 0.5)]}
     assert read() == first
-    assert shelf.bytes_read == all_of_it
+    assert bucket.bytes_read == all_of_it
 
-    shelf.held[name] += b"step 2 loss 0.25\n"
+    bucket.held[name] += b"step 2 loss 0.25\n"
     assert read() == {1: [(1, 0.5), (2, 0.25)]}
-    assert shelf.bytes_read == all_of_it + 2 * len(b"step 2 loss 0.25\n"), (
+    assert bucket.bytes_read == all_of_it + 2 * len(b"step 2 loss 0.25\n"), (
         "for the curve, and for the last lines"
     )
 
@@ -65,10 +65,10 @@ def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step)
     held = {".tpuctl/heartbeat/1/0": heartbeat, "logs/g1/w0/000001.log": None}
     if step is not None:
         held[".tpuctl/heartbeat/2/0"] = {**heartbeat, "incarnation": 2, "phase": "run", "step": 100}
-    shelf = CountingBucket(
+    bucket = CountingBucket(
         **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
     )
-    session, memory = SimpleNamespace(store=shelf, spec=make_spec()), report.ReportCache(shelf)
+    session, memory = SimpleNamespace(store=bucket, spec=make_spec()), report.ReportCache(bucket)
     heartbeats = memory.heartbeats.read(None).value
     found = report._with_printed_steps(session, heartbeats, memory, ())
     assert found[0].step == step

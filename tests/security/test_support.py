@@ -26,7 +26,7 @@ ALL = {
 SHAPED = "hf_" + "abcDEF0123456789" * 2
 
 
-class CarelessDesk(User):
+class CarelessUser(User):
     """A computer whose user has secrets in variables of the environment."""
 
     variables = MappingProxyType({})
@@ -54,7 +54,7 @@ KNOWN = [*CANARIES[:14], ADDRESS, VARIABLE]
 def user(cloud):
     """Give a computer with a deployment whose file and variables hold secrets."""
     env = {f"PLAIN_{number}": value for number, value in enumerate(CANARIES[:12])}
-    user = CarelessDesk(
+    user = CarelessUser(
         cloud, job__env=env, job__target_steps=400,
         job__command=f"WANDB_API_KEY='{CANARIES[12]}' python3 train.py",
     )  # fmt: skip
