@@ -236,8 +236,12 @@ def _vm(preview: Preview) -> dict[str, str]:
         return {}
     capacity = "spot" if vm.spot else "standard"
     # Google's own limit on the VM, which also holds when no tpuctl runs any more.
-    life = f"deleted by Google after {preview.spec.watch.ttl}"
-    more = {"life": life + " and an hour", **_loop(preview)} if preview.spec.watch.on_vm else {"life": life}
+    lifetime = f"deleted by Google after {preview.spec.watch.ttl}"
+    more = (
+        {"lifetime": lifetime + " and an hour", **_loop(preview)}
+        if preview.spec.watch.on_vm
+        else {"lifetime": lifetime}
+    )
     beside = {**secret_lines(preview.spec, "vm"), **_beside(preview.spec, "vm")}
     hidden = "internal only: SSH goes through Identity-Aware Proxy"
     way = {"address": "external and internal" if vm.external_ip else hidden}
@@ -325,8 +329,8 @@ def _queue(tpu: TpuSpec) -> dict[str, str]:
     wait = f"for {tpu.wait} in each zone" if tpu.wait else "without end"
     if tpu.request == "flex-start":
         most = tpu.max_run_duration or "7d"
-        life = f"flex-start: Google ends it {most} after it was given, then the next one is requested"
-        taken = {"life": life, "price": "flex-start is not in the price tables; on demand is counted"}
+        lifetime = f"flex-start: Google ends it {most} after it was given, then the next one is requested"
+        taken = {"lifetime": lifetime, "price": "flex-start is not in the price tables; on demand is counted"}
     asked = f"through the zone's queue, waiting {wait}; nothing is billed while it waits"
     return {"request": asked, **taken}
 
@@ -351,7 +355,7 @@ def _timer(preview: Preview) -> dict[str, str]:
     needs = (
         f"{SELF_DELETE_ROLE} and the scope cloud-platform, to delete its own TPU; tpuctl grants neither role"
     )
-    return {"life": f"deletes itself after {preview.spec.watch.ttl}", "its account needs": needs}
+    return {"lifetime": f"deletes itself after {preview.spec.watch.ttl}", "its account needs": needs}
 
 
 _ORDERED = {Kind.BUCKET: _bucket, Kind.VM: _vm, Kind.NODE: _node}

@@ -9,9 +9,9 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.errors import LeaseHeldError
 
-# LIFE > SAFE > RENEWAL: a holder stops acting 20 s before another may take over, which covers a slow answer and
-# clocks of different speed. All versions must use the same numbers.
-LIFE = 60.0
+# EXPIRES_AFTER > SAFE > RENEWAL: a holder stops acting 20 s before another may take over, which covers a slow
+# answer and clocks of different speed. All versions must use the same numbers.
+EXPIRES_AFTER = 60.0
 """Seconds after which a lease that was not renewed may be taken over."""
 RENEWAL = 20.0
 """Seconds between two renewals."""
@@ -99,7 +99,7 @@ def held_by(holder: Holder, age: float) -> LeaseHeldError:
     """Return the error that says who holds the lease, with *age* of its last renewal in seconds."""
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
-    remaining = max(0.0, LIFE - age)
+    remaining = max(0.0, EXPIRES_AFTER - age)
     code = "; for new code: `tpuctl push`, to which it yields" if PUSH in holder.yields else ""
     return LeaseHeldError(
         f"{holder.who} holds the lease{start} (`tpuctl {holder.command}`, last renewed {age:.0f} s ago)",

@@ -226,7 +226,7 @@ class WatchSpec:
     budget_usd: float | None = None
     """Stop before this sum is spent (an estimate from the price table). All data is kept."""
     ttl: Duration = field(default_factory=lambda: Duration(7 * 86400))
-    """Longest life of the deployment. For the VM, Google enforces this limit too."""
+    """Longest lifetime of the deployment. For the VM, Google enforces this limit too."""
     deadline: Until | None = None
     """When the job must be done: a time from the first up (36h) or a date. Uses on demand if needed."""
     last_resort: Literal["on-demand", "flex-start"] = "on-demand"

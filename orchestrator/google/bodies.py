@@ -1,7 +1,7 @@
 """
 Build the bodies of requests for machines, with Python's field names or JSON's.
 
-The VM is an Ubuntu machine, labelled, with a limited life.
+The VM is an Ubuntu machine, labelled, with a limited lifetime.
 """
 
 from collections.abc import Mapping

@@ -53,11 +53,11 @@ def due(
 ) -> tuple[Notification, ...]:
     """Return all notifications that are due, including those already sent, which the outbox drops by id."""
     # The id contains the start time: the next `up` has its own "up" and "done".
-    life = f"{spec.name}-{record.started_at:.0f}"
+    lifetime = f"{spec.name}-{record.started_at:.0f}"
     found = (*_machines(spec, world, record), *_money(spec, usd_so_far), *_end(outcome, message, record))
     return tuple(
         # Secrets are masked: texts quote what machines report, and go to foreign services.
-        Notification(f"{life}-{mark}", event, world.observed_at, spec.name, masked(text), data)
+        Notification(f"{lifetime}-{mark}", event, world.observed_at, spec.name, masked(text), data)
         for event, mark, text, data in found
     )
 

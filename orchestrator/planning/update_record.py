@@ -308,7 +308,7 @@ def not_older(world: World, record: Record) -> World:
     Return *world*, with its TPUs Unknown if one is older than the one observed under its name before.
 
     The API's lists may lag some seconds. If a deployment is recreated under the same name, such a list shows
-    the deleted TPU of its earlier life instead of the one that works. Both times are by the API's clock.
+    the deleted TPU of its earlier lifetime instead of the one that works. Both times are by the API's clock.
     """
     if not isinstance(world.nodes, Present):
         return world

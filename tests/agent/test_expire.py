@@ -21,7 +21,7 @@ from orchestrator.agent.machine.expire import (
     turn,
 )
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
-from orchestrator.domain.lease import LIFE
+from orchestrator.domain.lease import EXPIRES_AFTER
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.metadata_tree import MachineView, answer
 from orchestrator.emulator.http.router import Request, Response
@@ -122,7 +122,7 @@ def test_the_node_goes_after_a_last_commit_when_the_time_is_over(expire_lab: Exp
     """The job saves, the agent commits and leaves, the node is deleted, and the heartbeat says why."""
     expire_lab.machine.start().until_committed(10)
     expire_lab.record(LONG_AGO)
-    expire_lab.lease(LIFE * 3)
+    expire_lab.lease(EXPIRES_AFTER * 3)
 
     machine = expire_lab.expire()
 
@@ -158,7 +158,7 @@ def test_what_is_not_certain_keeps_the_node(expire_lab: ExpireLab, case: str) ->
     """Neither the node nor the job is touched."""
     expire_lab.record({"early": MARGIN - 60, "off": None}.get(case, LONG_AGO))
     if case == "held":
-        expire_lab.lease(LIFE)
+        expire_lab.lease(EXPIRES_AFTER)
     if case == "damaged":
         expire_lab.agents.put(
             RECORD, expire_lab.agents.read(RECORD).replace(b'"expires_at": 1', b'"expires_at": 0')
@@ -246,4 +246,4 @@ def test_worker_0_waits_for_the_others_and_they_stand_in_for_it() -> None:
     assert [turn(ExpiryFacts(over + late, 1e6), 0, 4) for late in (0, FOLLOWERS)] == [False, True]
     assert [turn(ExpiryFacts(over + late, 1e6), 3, 4) for late in (FOLLOWERS, STAND_IN)] == [False, True]
     assert MARGIN + FOLLOWERS + 60 < 600
-    assert HELD > LIFE
+    assert HELD > EXPIRES_AFTER

@@ -10,7 +10,7 @@ from orchestrator.app.deployment.expired import remember
 from orchestrator.app.down import delete_all
 from orchestrator.app.source.wanted import record_wanted
 from orchestrator.app.up import Goal, pass_until
-from orchestrator.domain.lease import LIFE
+from orchestrator.domain.lease import EXPIRES_AFTER
 from orchestrator.domain.names import DEPLOYMENT_LABEL, vm_name, vm_zone
 from orchestrator.domain.plan import Kind
 from orchestrator.engine.adopt import Adoption, take_bucket, take_vm
@@ -41,7 +41,7 @@ def process(lab, spec, place, **options):
         try:
             found = lab.controller(spec, place, **there, **options)
         except LeaseHeldError:
-            assert lab.clock.now() - began <= LIFE, "nobody could take over from a dead process"
+            assert lab.clock.now() - began <= EXPIRES_AFTER, "nobody could take over from a dead process"
             lab.clock.advance(LOOK)
     try:
         yield found

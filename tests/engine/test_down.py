@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.bucket.object_names import RECORD
-from orchestrator.domain.lease import LIFE
+from orchestrator.domain.lease import EXPIRES_AFTER
 from orchestrator.domain.observation import Absent, NodeState, Unknown
 from orchestrator.domain.ports import NewBucket
 from orchestrator.domain.record import CONFIRMED_AFTER, BucketRecord
@@ -261,7 +261,7 @@ def test_down_that_slept_through_its_lease_deletes_nothing_of_its_successor(lab)
     """A laptop closed in the middle of `down` wakes when another computer has brought the deployment up again."""
     deletion = lab.up().deletion()
     deletion.begin()
-    lab.clock.advance(LIFE + 1)
+    lab.clock.advance(EXPIRES_AFTER + 1)
     lab.controller(state="another computer", beside=True, who="there").up()
     before = lab.mutations()
     with pytest.raises(LeaseHeldError, match="there holds the lease"):

@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.contract.bucket.object_names import LEASE
-from orchestrator.domain.lease import LIFE, PUSH, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
+from orchestrator.domain.lease import EXPIRES_AFTER, PUSH, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
 from orchestrator.errors import LeaseHeldError, TransientError
 
 
@@ -26,7 +26,7 @@ def test_a_second_computer_names_who_holds_the_lease(lab):
 def test_a_lease_that_is_not_renewed_is_taken_over_and_its_holder_fenced(lab):
     """A holder that slept through its lease (SIGSTOP, closed laptop) acts no more when it wakes."""
     first = lab.up()
-    lab.clock.advance(LIFE + 1)
+    lab.clock.advance(EXPIRES_AFTER + 1)
     second = lab.controller(state="another computer", beside=True, who="there")
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     before = lab.mutations()

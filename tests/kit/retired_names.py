@@ -139,6 +139,8 @@ RETIRED = {
     "_put_doubtful_aside": "_quarantine_doubtful",
     "set_aside": "keep_failure_mark",
     "_set_aside": "_keep_image_files",
+    "LIFE": "EXPIRES_AFTER (of a lease)",
+    "USUAL_LIFE": "USUAL_LIFETIME",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

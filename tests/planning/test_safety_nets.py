@@ -37,9 +37,9 @@ def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
     assert node_scopes(ARMED) == (CLOUD_PLATFORM,)
     change = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", ZONE, 1)
     details = preview(ARMED, Plan((change,)), load_catalog()).details(change)
-    assert details["life"] == "deletes itself after 2h"
+    assert details["lifetime"] == "deletes itself after 2h"
     assert SELF_DELETE_ROLE in details["its account needs"]
-    assert "life" not in preview(spec(), Plan((change,)), load_catalog()).details(change)
+    assert "lifetime" not in preview(spec(), Plan((change,)), load_catalog()).details(change)
 
 
 def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
@@ -72,10 +72,14 @@ def test_status_says_what_becomes_of_a_tpu_without_a_watcher():
 
 
 def test_a_flex_start_tpu_ends_by_itself():
-    """Google limits its life, also where nobody watches and nothing is armed by us."""
+    """Google limits its lifetime, also where nobody watches and nothing is armed by us."""
     base = spec()
-    for run, life in ((None, "7d"), (Duration(7200), "2h")):
+    for run, lifetime in ((None, "7d"), (Duration(7200), "2h")):
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
         wanted = replace(base, tpu=tpu)
         for net in (safety_nets(wanted)[1], safety_nets(wanted, 1.0)[1]):
-            assert (net.name, net.armed, f"{life} after it was given" in net.message) == ("TPU", True, True)
+            assert (net.name, net.armed, f"{lifetime} after it was given" in net.message) == (
+                "TPU",
+                True,
+                True,
+            )

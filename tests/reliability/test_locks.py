@@ -23,7 +23,7 @@ import pytest
 
 from orchestrator.clock import SystemClock
 from orchestrator.contract.bucket.object_names import LEASE, RECORD
-from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.lease import EXPIRES_AFTER, Holder
 from orchestrator.emulator.client import BASE, InProcess
 from orchestrator.emulator.http.router import Router
 from orchestrator.emulator.http.storage_json import storage_routes
@@ -183,7 +183,7 @@ def test_a_holder_that_is_lost_is_followed_and_fenced(tmp_path):
         for holder, sign in zip(holders, (signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP), strict=True):
             os.kill(holder["pid"], sign)
         _followed_after(here, "taker", leases[1], at_least=0.0)
-        _followed_after(stopped, "taker", leases[2], at_least=LIFE)
+        _followed_after(stopped, "taker", leases[2], at_least=EXPIRES_AFTER)
         _fenced(stopped, holders[2])
         took = _first_of(killed, leases[0])
         _shown(read(killed.folder, f"refused-{took}")["said"], holders[0])
@@ -199,7 +199,7 @@ def _followed_after(lab, name, lease, at_least):
     assert took["token"] > lease.generation
     waited = lab.object(LEASE).updated - lease.updated
     assert waited >= at_least
-    assert at_least or waited < LIFE, "a dead process of this computer was waited for"
+    assert at_least or waited < EXPIRES_AFTER, "a dead process of this computer was waited for"
 
 
 def _fenced(lab, holder):
@@ -224,8 +224,10 @@ def _first_of(lab, lease):
     assert [p.name for p in lab.folder.glob("took-*")] == first
     assert len(first) == 1
     name = first[0].removeprefix("took-")
-    _followed_after(lab, name, lease, at_least=LIFE)
-    FIGURES["SIGKILL of the holder"] = f"taken over after {LIFE:.0f} s by one of 3; at once on its computer"
+    _followed_after(lab, name, lease, at_least=EXPIRES_AFTER)
+    FIGURES["SIGKILL of the holder"] = (
+        f"taken over after {EXPIRES_AFTER:.0f} s by one of 3; at once on its computer"
+    )
     return name
 
 

@@ -17,7 +17,7 @@ from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.config.adapter import dump, restore
 from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, RECORD
 from orchestrator.domain.checksum import with_checksum
-from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.lease import EXPIRES_AFTER, Holder
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.domain.record import Record
 from orchestrator.engine.lease.lease_object import Lease
@@ -158,7 +158,7 @@ def test_no_damage_gives_the_lease_of_a_living_holder_away(state):
         outcomes["detected" if "cannot be read" in str(refused.value) else "harmless"] += 1
     count("lease", data, outcomes)
     state.put(LEASE, data[:-1])
-    state.clock.advance(LIFE + 1)
+    state.clock.advance(EXPIRES_AFTER + 1)
     mine.acquire()
     mine.release()
 
@@ -202,7 +202,7 @@ def watch_after(lab, where, damage):
             lab.put(name, damage(lab.get(name) or b"{}"))
         else:
             (here / name).write_bytes(damage((here / name).read_bytes()))
-    lab.clock.advance(LIFE + 1)
+    lab.clock.advance(EXPIRES_AFTER + 1)
     controller = lab.controller()
     controller.up()
     return controller

@@ -164,7 +164,7 @@ MECHANISMS = {
         ((steady, "SILENCE", NEVER), (steady, "MAX_STEADY", NEVER)),
         (f"{PLANNING}steady.py::test_no_plan_changes_by_itself_before_that_time",)),
     "M5 the lease: one computer acts": Switch(
-        ((lease_object, "LIFE", 0.0),),
+        ((lease_object, "EXPIRES_AFTER", 0.0),),
         (f"{ENGINE}lease.py::test_a_second_computer_names_who_holds_the_lease",)),
     "M5 the lease: who cannot renew it stops acting": Switch(
         ((lease_object, "SAFE", NEVER),),

@@ -230,11 +230,12 @@ def save_interval(spec: Spec, _: Catalog, __: SourceFacts) -> Iterator[RawFindin
     every, pause = spec.job.checkpoint.every, spec.job.checkpoint.save_pause or 0.0
     if every is None or every == "auto" or not spec.tpu.spot:
         return
-    worse = {name: _beyond_best(every, pause, life) for name, life in LIFETIMES.items()}
+    worse = {name: _beyond_best(every, pause, lifetime) for name, lifetime in LIFETIMES.items()}
     if max(worse.values()) < WORTH_SAYING:
         return
     shares = ", ".join(
-        f"{lost_share(every, pause, life):.0%} at {life / 3600:g} h" for life in LIFETIMES.values()
+        f"{lost_share(every, pause, lifetime):.0%} at {lifetime / 3600:g} h"
+        for lifetime in LIFETIMES.values()
     )
     message = f"a save every {every} loses {shares} of mean lifetime of a TPU"
     best = best_save_interval(pause, LIFETIMES["middling"]) if pause else 0.0

@@ -3,7 +3,7 @@
 from typing import Final
 
 from orchestrator.contract.interval import MAX_INTERVAL, MIN_INTERVAL
-from orchestrator.domain.lease import LIFE, RENEWAL
+from orchestrator.domain.lease import EXPIRES_AFTER, RENEWAL
 from orchestrator.domain.plan import LoopRule
 from orchestrator.domain.record import CONFIRMED_AFTER
 from orchestrator.errors import Retry
@@ -109,7 +109,7 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.JOB_RUNS: "A job whose workers all report is left alone.",
     LoopRule.WATCHER_RUNNING: f"One tpuctl at a time acts; it renews its lease every {RENEWAL:g} s.",
     LoopRule.WATCHER_LEASE_EXPIRED: (
-        f"A lease that was not renewed for {LIFE:g} s may be taken over: its holder counts as dead."
+        f"A lease that was not renewed for {EXPIRES_AFTER:g} s may be taken over: its holder counts as dead."
     ),
     LoopRule.WATCHER_NONE: "No watcher runs, so a preempted TPU is not replaced.",
 }

@@ -16,7 +16,7 @@ from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
-from orchestrator.domain.lease import LIFE, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
+from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
@@ -199,7 +199,7 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
             quiet, reported = 0, True
             continue
         holds = found is not None and Holder.from_json(found.data).command == held.asker
-        alive = found is not None and session.clock.now() - found.updated < LIFE
+        alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER
         quiet = 0 if holds and alive else quiet + 1
 
 

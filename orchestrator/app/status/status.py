@@ -11,7 +11,7 @@ from orchestrator.app.this_computer.holder import process_ended
 from orchestrator.app.this_computer.quick_status import aged_status, keep_mark
 from orchestrator.domain import names
 from orchestrator.domain.job_progress import common_step, seconds_remaining
-from orchestrator.domain.lease import LIFE, LOOP, Holder
+from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, Holder
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, VmState, World
 from orchestrator.domain.plan import Plan
@@ -271,7 +271,7 @@ def watcher_status(holder: Holder, age: float) -> WatcherStatus:
         command=holder.command,
         since=holder.since,
         renewed_age_s=age,
-        alive=age < LIFE,
+        alive=age < EXPIRES_AFTER,
     )
 
 

@@ -13,7 +13,7 @@ from orchestrator.cli.options import Command
 )  # fmt: skip
 def command(keep: bool, machines: str) -> None:
     """
-    Show the whole life of a deployment: plan, up, training, two preemptions, done, down.
+    Show the whole lifetime of a deployment: plan, up, training, two preemptions, done, down.
 
     Everything is real but the cloud: machines are processes of this computer, the training runs, the
     kills are SIGKILL. One preemption comes with notice, one without. It takes about a minute, needs no

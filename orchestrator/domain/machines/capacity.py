@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 SHORTEST_OUTAGE = 300.0
 """Shortest time, in seconds, for which a zone that has refused or preempted counts as empty."""
-USUAL_LIFE, CERTAINTY = 4 * 3600.0, 1.0
+USUAL_LIFETIME, CERTAINTY = 4 * 3600.0, 1.0
 """Assumed lifetime of a TPU in seconds, and the number of observed ones that this weighs."""
 WAY_BACK = 600.0
-"""Seconds of work that each preemption takes; a longer life is worth what it saves of these."""
+"""Seconds of work that each preemption takes; a longer lifetime is worth what it saves of these."""
 # More than a file names, but bounded: the record is written in each pass and must not grow for ever.
 MAX_ZONES = 64
 HOUR = 3600.0
@@ -139,11 +139,13 @@ def emptiness(one: ZoneHistory, now: float) -> float:
 
 def worth(one: ZoneHistory, now: float) -> float:
     """Return the value of asking this zone now, from 0 to 1."""
-    life = (CERTAINTY * USUAL_LIFE + one.lived) / (CERTAINTY + one.preemptions)
+    lifetime = (CERTAINTY * USUAL_LIFETIME + one.lived) / (CERTAINTY + one.preemptions)
     hour = int(now // HOUR) % 24
     _, granted, out = next((h for h in one.hours if h[0] == hour), (hour, 0, 0))
     # The 4 damps hours with little data: one refusal at this hour must not decide.
-    return (1 - emptiness(one, now)) * life / (life + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
+    return (
+        (1 - emptiness(one, now)) * lifetime / (lifetime + WAY_BACK) * (1 - 0.5 * out / (granted + out + 4))
+    )
 
 
 def ranked_zones(

@@ -68,12 +68,12 @@ class Guest:
         """Boot, serve until SIGTERM, shut down."""
         power_button = asyncio.Event()
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, power_button.set)
-        life = asyncio.create_task(self._live())
+        running = asyncio.create_task(self._live())
         pressed = asyncio.create_task(power_button.wait())
-        await asyncio.wait({life, pressed}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running, pressed}, return_when=asyncio.FIRST_COMPLETED)
         if not pressed.done():
-            life.result()
-        life.cancel()
+            running.result()
+        running.cancel()
         await self._shut_down()
 
     async def _live(self) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from orchestrator.clock import Clock, SteadyClock
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.bucket.object_names import LEASE, LEASE_WISH
-from orchestrator.domain.lease import LIFE, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
+from orchestrator.domain.lease import EXPIRES_AFTER, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.engine.lease.lease_release import is_released, release
 from orchestrator.engine.records.record_store import RecordStore, bucket_refused
@@ -111,7 +111,7 @@ class Lease:
                 return self._take(found.generation, started, holder)
             # Only by the bucket's clock: clocks of two computers may differ by more than a lease lives.
             age = self._age(found)
-            return self._take(found.generation, started, holder) if age >= LIFE else (holder, age)
+            return self._take(found.generation, started, holder) if age >= EXPIRES_AFTER else (holder, age)
         except NotFoundError:
             return None
         except AuthError as error:
@@ -178,7 +178,7 @@ class Lease:
             if self._clock_set_at is None or self._clock.monotonic() - self._renewed >= RENEWAL:
                 self._renew()
             age = self._clock.monotonic() - self._renewed
-            # Stop well before LIFE has passed: a call under way may still take a while to take effect.
+            # Stop well before EXPIRES_AFTER has passed: a call under way may still take a while to take effect.
             if age >= SAFE:
                 raise _in_doubt("the lease in the bucket could not be renewed", self._refused)
             if self._clock_set_at is None:
@@ -221,7 +221,7 @@ class Lease:
         """
         Raise LeaseHeldError when a command that we yield to asks for the lease.
 
-        A wish that was not renewed for LIFE seconds is ignored, as is a bucket that does not answer.
+        A wish that was not renewed for EXPIRES_AFTER seconds is ignored, as is a bucket that does not answer.
         """
         if self._generation is None or not self.me.yields:
             return
@@ -231,7 +231,7 @@ class Lease:
         except TpuctlError:
             return
         # An old wish is from a command that has given up; one that still waits renews its wish.
-        if wish is None or lease is None or wish.updated < lease.updated - LIFE:
+        if wish is None or lease is None or wish.updated < lease.updated - EXPIRES_AFTER:
             return
         asker = Holder.from_json(wish.data)
         if asker.id != self.me.id and asker.command in self.me.yields:
@@ -258,7 +258,7 @@ class Lease:
             self._store.write(LEASE_WISH, self.me.to_json())
 
     def release(self) -> None:
-        """Release the lease; if that fails, it expires after LIFE seconds."""
+        """Release the lease; if that fails, it expires after EXPIRES_AFTER seconds."""
         with self._lock, contextlib.suppress(TpuctlError):
             # Forget the generation before the delete, so that the renewing thread cannot write the lease again.
             generation, self._generation = self._generation, None

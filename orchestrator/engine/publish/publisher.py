@@ -13,7 +13,7 @@ from pathlib import Path
 from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_FLOAT, MAX_INT
 from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
-from orchestrator.domain.lease import LIFE, Holder
+from orchestrator.domain.lease import EXPIRES_AFTER, Holder
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
@@ -142,7 +142,7 @@ def published_in_bucket(
     """Return the bucket's published status if a live holder of the lease wrote it under *key*; else None."""
     lease = current(store)
     # The lease first: the status of a loop that has ended must not pass for the present.
-    if lease is None or not -AHEAD <= now - lease.updated < LIFE:
+    if lease is None or not -AHEAD <= now - lease.updated < EXPIRES_AFTER:
         return None
     holder = Holder.from_json(lease.data)
     found = None if process_ended(holder) else store.read(STATUS)

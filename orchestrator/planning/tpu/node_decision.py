@@ -74,7 +74,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Decision:
     if isinstance(world.nodes, Unknown):
         return Decision(wait=Wait(f"TPU: not known ({world.nodes.message})"), rule=LoopRule.UNKNOWN)
     current = current_node(world, record)
-    # A stale list may show a TPU of an earlier life under a larger number, so it counts from the second pass on.
+    # A stale list may show a TPU from before the last `up` with a larger number: it counts from the second pass on.
     unknown = unrecorded_nodes(world, record)
     # Losers and leftovers are billed: delete them even while nothing else is decided.
     removals = [delete_node(n, _superseded_message(n, record)) for n in _superseded(world, record)]
