@@ -55,7 +55,7 @@ NAMES = {
     "files_not_read": "unread_files",
     "limit": "ttl",
     "login": "user",
-    "steps_redone_at_least": "steps_redone_is_least",
+    "steps_redone_at_least": "steps_redone_is_lower_bound",
     "steps_redone_at_most": "upper_steps_redone",
     "saves_stopped": "save_pauses_s",
     "advice": "hints",

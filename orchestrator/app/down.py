@@ -60,7 +60,7 @@ class Down:
             "usd": self.cost.usd if self.cost else None,
             "on_demand_usd": self.cost.on_demand_usd if self.cost else None,
             "saved_usd": self.cost.saved_usd if self.cost else None,
-            "least_saved_usd": self.cost.least_saved_usd if self.cost else None,
+            "lower_saved_usd": self.cost.lower_saved_usd if self.cost else None,
             "unpriced": list(self.cost.unpriced) if self.cost else [],
         }
 

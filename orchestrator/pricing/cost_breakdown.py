@@ -104,7 +104,7 @@ class CostBreakdown:
         return max(self.usd, self.upper_usd - sum(end.upper_usd for end in self.unwatched_ends))
 
     @property
-    def least_saved_usd(self) -> float | None:
+    def lower_saved_usd(self) -> float | None:
         """Return `saved_usd` at the highest spot prices, at least 0; None if a price is not known."""
         return None if self.unpriced else max(0.0, self.on_demand_usd - self.counted_upper_usd)
 

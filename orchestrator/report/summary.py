@@ -69,7 +69,7 @@ class Summary:
     """
     The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
-    *steps_redone_is_least* says that a machine was lost without a last report, so more steps may have been
+    *steps_redone_is_lower_bound* says that a machine was lost without a last report, so more steps may have been
     repeated: up to *upper_steps_redone* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
@@ -80,7 +80,7 @@ class Summary:
     loss: float | None
     preemptions: int
     steps_redone: int | None
-    steps_redone_is_least: bool
+    steps_redone_is_lower_bound: bool
     recoveries: tuple[Recovery, ...]
     goodput: float | None
     wall_s: float
@@ -132,7 +132,7 @@ def summarise(
         loss=chain[-1].loss if chain else None,
         preemptions=preemptions,
         steps_redone=known,
-        steps_redone_is_least=bool(untold),
+        steps_redone_is_lower_bound=bool(untold),
         recoveries=tuple(r for r in recoveries if r is not None),
         goodput=min(1.0, trained / wall) if wall and counted else None,
         wall_s=wall,
@@ -150,7 +150,7 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
     least, most = summary.steps_redone, summary.upper_steps_redone
     if least is None:
         return UNKNOWN, ""
-    if not summary.steps_redone_is_least or least == most:
+    if not summary.steps_redone_is_lower_bound or least == most:
         return f"{least:,}", ""
     text = f"at least {least:,}" if most is None else f"{least:,} to about {most:,}"
     return (

@@ -91,7 +91,7 @@ def test_down_says_what_was_spent_and_saved(user):
     again = user.down()
     assert "It cost about" in again.err
     most = int(100 * found["saved_usd"] / found["on_demand_usd"])
-    least = int(100 * found["least_saved_usd"] / found["on_demand_usd"])
+    least = int(100 * found["lower_saved_usd"] / found["on_demand_usd"])
     assert least < most
     assert f"so {least} to {most}% saved" in again.err
 

@@ -82,7 +82,7 @@ def test_the_upper_sum_has_the_time_that_is_not_known():
     assert end.upper_usd == pytest.approx(found.upper_usd - least.upper_usd)
     parts, others = (cost_breakdown(spec(), CATALOG, one, (), NOW) for one in (known, sure))
     assert parts.upper_usd == pytest.approx(found.upper_usd)
-    assert parts.least_saved_usd == pytest.approx(others.least_saved_usd)
+    assert parts.lower_saved_usd == pytest.approx(others.lower_saved_usd)
 
 
 def test_the_record_keeps_when_the_end_was_observed():

@@ -185,7 +185,7 @@ def test_the_way_to_ttl_and_budget_is_given_at_the_price_of_all_that_runs():
     assert found.machines_upper_usd >= found.usd
     assert found.budget_lasts_s == pytest.approx((10 / found.machines_upper_usd - 1) * 3600)
     assert found.on_demand_usd > found.usd
-    assert found.least_saved_usd == pytest.approx(found.on_demand_usd - found.machines_upper_usd)
+    assert found.lower_saved_usd == pytest.approx(found.on_demand_usd - found.machines_upper_usd)
     over = cost_breakdown(
         SPEC, CATALOG, record(**existed((running, VM)), outcome=Outcome.DONE, **here), [], T0 + 3600
     )

@@ -65,7 +65,7 @@ def test_a_machine_may_have_trained_on_after_its_last_report(before, resumed, co
     observed = [Event(T + 3, "preempted", "", {"incarnation": 1})]
     lost = replace(heartbeat(1, 57), **before)
     found = summary([lost, heartbeat(2, 100, resumed)], observed)
-    assert (found.steps_redone, found.steps_redone_is_least, found.upper_steps_redone) == counts
+    assert (found.steps_redone, found.steps_redone_is_lower_bound, found.upper_steps_redone) == counts
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     )
     events = [Event(T, "node-create", "", {"incarnation": 2})]
     apart = summary([done, again], events, begun={1, 2})
-    assert (apart.steps_redone, apart.steps_redone_is_least, apart.recoveries) == (0, False, ())
+    assert (apart.steps_redone, apart.steps_redone_is_lower_bound, apart.recoveries) == (0, False, ())
     together = summary([done, again], events, begun={1})
     assert together.steps_redone == 100
     assert len(together.recoveries) == 1
@@ -224,7 +224,7 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
 def test_steps_that_are_made_again_after_down_and_up_are_redone_steps():
     """A lost machine had trained up to 88, and the next one resumes from 20: no recovery, and no new job either."""
     found = summary([heartbeat(1, 88), heartbeat(2, 600, 20)], begun={1, 2})
-    assert (found.steps_redone, found.steps_redone_is_least, found.recoveries) == (68, True, ())
+    assert (found.steps_redone, found.steps_redone_is_lower_bound, found.recoveries) == (68, True, ())
 
 
 def test_what_saves_have_stopped_is_added_up_over_the_machines():

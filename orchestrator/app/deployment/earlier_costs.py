@@ -71,7 +71,7 @@ class Cost:
             "upper_usd": self.breakdown.upper_usd,
             "preemptions_usd": self.breakdown.preemptions_usd,
             "saved_usd": self.breakdown.saved_usd,
-            "least_saved_usd": self.breakdown.least_saved_usd,
+            "lower_saved_usd": self.breakdown.lower_saved_usd,
             "price_dates": dict(prices["dates"]),
             "hourly": [line.as_dict() for line in self.breakdown.prices.lines],
             "deleted_at": self.deleted_at,

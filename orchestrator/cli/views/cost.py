@@ -122,7 +122,7 @@ def _sentences(found: CostBreakdown, preemptions: int) -> list[str]:
         )
     share = "" if found.unpriced else saved_text(found.usd, found.counted_upper_usd, found.on_demand_usd)
     if share:
-        saved = usd_range_text(found.least_saved_usd or 0.0, found.saved_usd or 0.0)
+        saved = usd_range_text(found.lower_saved_usd or 0.0, found.saved_usd or 0.0)
         lines.append(f"Saved against on demand: {saved} ({share}).")
     if found.usd_hour:
         lines.append(f"What exists now costs {usd_range_text(found.usd_hour, found.upper_usd_hour)} an hour.")

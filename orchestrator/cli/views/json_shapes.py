@@ -66,7 +66,7 @@ _RECOVERY = {
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
-    "steps_redone_is_least": bool, "upper_steps_redone": maybe(int), "recoveries": [_RECOVERY],
+    "steps_redone_is_lower_bound": bool, "upper_steps_redone": maybe(int), "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_s": float, "usd": float, "on_demand_usd": float, "unpriced": [str],
     "save_pauses_s?": maybe(float), "upper_usd": float,
 }  # fmt: skip
@@ -216,7 +216,7 @@ KINDS: Mapping[str, Any] = {
     },
     "push": {"name": str, "before": str, "bundle": str, "plan": [str], "outcome": str},
     "dashboard": {"url": str, "port": int},
-    "report": {"name": str, "file": str, "events": int, "summary": _SUMMARY},
+    "report": {"name": str, "file": str, "events_count": int, "summary": _SUMMARY},
     "explain": {
         "name": str, "state": str, "headline": str, "observed_at": float, "rules": table(str),
         "items": [{
@@ -235,7 +235,7 @@ KINDS: Mapping[str, Any] = {
         "usd_by_zone": table(float), "days": table(float), "uses": table(float), "unpriced": [str],
         "usd_hour": float, "upper_usd_hour": float, "ttl_remaining_s": maybe(float), "to_ttl_usd": maybe(float),
         "budget_usd": maybe(float), "budget_lasts_s": maybe(float), "preemptions_usd": float,
-        "saved_usd": maybe(float), "least_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
+        "saved_usd": maybe(float), "lower_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
         "price_dates": table(str), "hourly": [_PRICE_LINE],
         "unwatched_ends": [{"name": str, "until": float, "observed_at": float, "upper_usd": float}],
@@ -283,7 +283,7 @@ KINDS: Mapping[str, Any] = {
     "down": {
         "leftovers": [{"kind": str, "name": str, "zone": str, "state": str}], "data_remains": bool,
         "ended_usd_hour": float, "usd": maybe(float), "on_demand_usd": maybe(float), "saved_usd": maybe(float),
-        "least_saved_usd": maybe(float), "unpriced": [str],
+        "lower_saved_usd": maybe(float), "unpriced": [str],
     },
     "prices": {
         "date": str, "file": str,

@@ -10,7 +10,7 @@ from orchestrator.report.page import PageFacts
 def show(path: Path, facts: PageFacts, *, as_json: bool) -> None:
     """Print the file's path, with --json also the summary."""
     if as_json:
-        body = {"name": facts.status.name, "file": str(path), "events": len(facts.events)}
+        body = {"name": facts.status.name, "file": str(path), "events_count": len(facts.events)}
         print_json("report", {**body, "summary": facts.summary.as_dict()})
     else:
         say(f"{path}: open it in a browser; it needs no network", style="green")
