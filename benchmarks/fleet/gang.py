@@ -13,12 +13,14 @@ def gang_lost(fleet: RunningFleet) -> list[Figure]:
     """Kill the slice on which Slurm did not start the task, whose end Slurm would see by itself."""
     fleet.submit(JOB, 1, steps=100_000, every=10, pause=0.5, more=f"slices: {SLICES}")
     workers = [f"0.{worker}" for worker in range(SLICES)]
-    fleet.wait("all slices train", lambda: all(_newest(fleet, worker, 1) for worker in workers))
+    fleet.wait_for("all slices train", lambda: all(_newest(fleet, worker, 1) for worker in workers))
     time.sleep(20)
     node = next(name for name in fleet.states() if _slice(fleet, name) == SLICES - 1)
     lost = fleet.preempt(node)
-    known = fleet.wait("the preemption is known", lambda: fleet.known(node, lost)) and fleet.known(node, lost)
-    fleet.wait("all slices train again", lambda: all(_newest(fleet, worker, 2) for worker in workers))
+    known = fleet.wait_for("the preemption is known", lambda: fleet.known(node, lost)) and fleet.known(
+        node, lost
+    )
+    fleet.wait_for("all slices train again", lambda: all(_newest(fleet, worker, 2) for worker in workers))
     firsts = [next(s.at for s in fleet.steps(JOB)[worker] if s.start > 1) for worker in workers]
     again = [sum(redone(fleet.steps(JOB)[worker])) for worker in workers]
     claimed = fleet.lab.objects(f"jobs/{JOB}/starts/")

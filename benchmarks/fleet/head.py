@@ -20,16 +20,16 @@ def controller_killed(fleet: RunningFleet) -> list[Figure]:
     for age in AGES:
         name = f"killed-{age:g}".replace(".", "-")
         fleet.submit(name, fleet.nodes, steps=60, every=10, pause=0.5)
-        fleet.wait("all tasks run", lambda name=name: len(fleet.steps(name)) == fleet.nodes)
+        fleet.wait_for("all tasks run", lambda name=name: len(fleet.steps(name)) == fleet.nodes)
         time.sleep(age)
         os.kill(fleet.controller(), signal.SIGKILL)
         killed = time.time()
-        fleet.wait(
+        fleet.wait_for(
             "another controller", lambda: fleet.controller() and "UP" in fleet.slurm("scontrol", "ping")
         )
         answered.append(time.time() - _began(fleet.controller()))
         restarted.append(time.time() - killed)
-        fleet.wait("all tasks are done", lambda name=name: fleet.ended(name) == fleet.nodes)
+        fleet.wait_for("all tasks are done", lambda name=name: fleet.ended(name) == fleet.nodes)
         again += len(fleet.starts(name)) - fleet.nodes
         repeated += sum(sum(redone(steps)) for steps in fleet.steps(name).values())
         tasks += fleet.nodes
@@ -48,13 +48,13 @@ def controller_killed(fleet: RunningFleet) -> list[Figure]:
 def vm_lost(fleet: RunningFleet) -> list[Figure]:
     """Delete the VM with its disk; the watch makes another one."""
     fleet.submit("known", KNOWN, steps=100_000, every=20, pause=0.5)
-    fleet.wait("all nodes have a task", lambda: len(fleet.steps("known")) == fleet.nodes)
+    fleet.wait_for("all nodes have a task", lambda: len(fleet.steps("known")) == fleet.nodes)
     time.sleep(COPIED)
     before = set(fleet.starts("known"))
     fleet.delete_vm()
-    deleted = fleet.wait("the VM's end", lambda: not fleet.controller())
-    back = fleet.wait("the next VM's controller", lambda: "UP" in fleet.slurm("scontrol", "ping"))
-    known = fleet.wait("all tasks are known", lambda: _queued(fleet) == KNOWN)
+    deleted = fleet.wait_for("the VM's end", lambda: not fleet.controller())
+    back = fleet.wait_for("the next VM's controller", lambda: "UP" in fleet.slurm("scontrol", "ping"))
+    known = fleet.wait_for("all tasks are known", lambda: _queued(fleet) == KNOWN)
     time.sleep(SETTLED)
     began = set(fleet.starts("known")) - before
     silent = [one for one, steps in fleet.steps("known").items() if time.time() - steps[-1].at > 10]

@@ -48,7 +48,7 @@ def replay(fleet: RunningFleet, trace: Path, faster: float, hours: tuple[float, 
     """Lose nodes as recorded between two hours, *faster* than then; the queue is never empty."""
     preemptions = recorded(trace, fleet.nodes, hours)
     fleet.submit(JOB, TASKS, steps=STEPS, every=EVERY, pause=PAUSE)
-    fleet.wait("all nodes have a task", lambda: len(fleet.steps(JOB)) >= fleet.nodes)
+    fleet.wait_for("all nodes have a task", lambda: len(fleet.steps(JOB)) >= fleet.nodes)
     watched, began = NodeWorkTime(fleet.states), time.time()
     polling = threading.Thread(target=watched.watch, daemon=True)
     polling.start()
@@ -103,14 +103,14 @@ def to_a_free_node(fleet: RunningFleet) -> list[Figure]:
     works = sorted(["allocated"] * (fleet.nodes - 1) + ["idle"])
     known: dict[tuple[str, float], float] = {}
     for _ in range(PREEMPTIONS):
-        fleet.wait("one node is free", lambda: sorted(fleet.states().values()) == works)
+        fleet.wait_for("one node is free", lambda: sorted(fleet.states().values()) == works)
         time.sleep(5)
         node = next(name for name, state in sorted(fleet.states().items()) if state == "allocated")
         lost = fleet.preempt(node)
-        fleet.wait("the preemption is known", lambda node=node, lost=lost: fleet.known(node, lost))
+        fleet.wait_for("the preemption is known", lambda node=node, lost=lost: fleet.known(node, lost))
         known[node, lost] = fleet.known(node, lost) or lost
         time.sleep(5)  # Slurm is told, and what was free is not any more.
-    fleet.wait("the last task has a node", lambda: sorted(fleet.states().values()) == works)
+    fleet.wait_for("the last task has a node", lambda: sorted(fleet.states().values()) == works)
     requeued, running = _by_slurm(fleet, known)
     fleet.cancel("spare")
     late, middle, later = percentile(requeued, 0.99), percentile(running, 0.5), percentile(running, 0.99)

@@ -61,7 +61,7 @@ class RunningFleet:
         """Bring it up, watch it from here, and wait until all nodes take work."""
         self.lab.tpuctl("fleet", "up", "--yes", seconds=TIMEOUT)
         self.watching = self.lab.start("fleet", "watch", "--json")
-        self.wait("all nodes take work", lambda: self.free() == self.nodes)
+        self.wait_for("all nodes take work", lambda: self.free() == self.nodes)
 
     # What a user does.
 
@@ -83,8 +83,8 @@ class RunningFleet:
     def cancel(self, name: str) -> None:
         """End a job, and wait until no task of it runs."""
         self.lab.tpuctl("fleet", "cancel", name, seconds=TIMEOUT)
-        self.wait("all tasks have ended", lambda: not self.slurm("squeue", "-h").strip())
-        self.wait("all nodes take work", lambda: self.free() == self.nodes)
+        self.wait_for("all tasks have ended", lambda: not self.slurm("squeue", "-h").strip())
+        self.wait_for("all nodes take work", lambda: self.free() == self.nodes)
 
     # What happens to machines.
 
@@ -181,7 +181,7 @@ class RunningFleet:
                     return at
         return None
 
-    def wait(
+    def wait_for(
         self, what: str, true: Callable[[], object], seconds: float = TIMEOUT, pause: float = 0.2
     ) -> float:
         """Wait until *true* says so; return when that was."""

@@ -22,7 +22,7 @@ def shares(fleet: RunningFleet) -> list[Figure]:
     """Let both want all of it: alice, who has twice bob's share, and bob, who may have all nodes but one."""
     for user in (ALICE, BOB):
         fleet.submit(user[0] * 3, 500, steps=10, every=10, pause=0.5, words=("--user", user))
-    fleet.wait("both run", lambda: {*_running(fleet)} == {ALICE, BOB})
+    fleet.wait_for("both run", lambda: {*_running(fleet)} == {ALICE, BOB})
     time.sleep(60)  # Shares are counted once a minute.
     used, most, end = {ALICE: 0, BOB: 0}, 0, time.monotonic() + MINUTES * 60
     while time.monotonic() < end:
@@ -37,7 +37,7 @@ def shares(fleet: RunningFleet) -> list[Figure]:
     words = ("--user", ALICE, "--priority", "urgent")
     fleet.submit("now", 1, steps=10, every=5, pause=0.5, more="slices: 2", words=words)
     asked = time.time()
-    fleet.wait("the urgent task trains", lambda: sum(map(bool, fleet.steps("now").values())) == 2)
+    fleet.wait_for("the urgent task trains", lambda: sum(map(bool, fleet.steps("now").values())) == 2)
     urgent = max(made[0].at for made in fleet.steps("now").values())
     head = memory["slurmctld"] + memory["munged"]
     database = memory["slurmdbd"] + memory["mariadbd"]

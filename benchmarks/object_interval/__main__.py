@@ -71,12 +71,12 @@ class ObjectIntervalLab:
                 [*PROGRAM, "watch"], cwd=self.work, env=self.environment, stdout=out, stderr=out
             )
             try:
-                self.wait(lambda: "watching" in log.read_text() or log.stat().st_size > 0)
+                self.wait_for(lambda: "watching" in log.read_text() or log.stat().st_size > 0)
                 time.sleep(6)  # Its first passes are over, and the token of the record is free again.
                 self.ran.unlink()
                 begun = time.monotonic()
                 self.tpuctl("local", "preempt", "--no-notice", "bench-tpu-g1")
-                self.wait(self.ran.exists)
+                self.wait_for(self.ran.exists)
                 taken = time.monotonic() - begun
             finally:
                 watch.send_signal(signal.SIGINT)
@@ -84,7 +84,7 @@ class ObjectIntervalLab:
         self.said += log.read_text()
         return taken
 
-    def wait(self, reached: Callable[[], bool]) -> None:
+    def wait_for(self, reached: Callable[[], bool]) -> None:
         """Look until it is there."""
         end = time.monotonic() + TIMEOUT
         while not reached():
@@ -111,7 +111,7 @@ def turn(interval: float) -> tuple[dict[str, float], int]:
         taken = {UP: lab.tpuctl("up"), AGAIN: lab.tpuctl("up")}
         (lab.work / "code.py").write_text("print(2)\n")
         taken[PUSH] = lab.tpuctl("push")
-        lab.wait(lab.ran.exists)
+        lab.wait_for(lab.ran.exists)
         taken[WATCH] = lab.recovery()
         return taken, lab.said.count("429") + lab.said.count("TPU-402")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.recovery.ours import put_job
-from benchmarks.recovery.recovery_lab import NODES, RecoveryLab, newest, next_job, wait
+from benchmarks.recovery.recovery_lab import NODES, RecoveryLab, newest, next_job, wait_for
 from tests.e2e.process_lab import REPO
 
 
@@ -70,12 +70,12 @@ def running(lab: RecoveryLab, design: Design, folder: Path, more: Mapping[str, s
 
 def _sample(lab: RecoveryLab, design: Design, folder: Path, moment: float) -> dict[str, float]:
     made = folder / "steps"
-    wait("the job trains", lambda: newest(made) or None)
+    wait_for("the job trains", lambda: newest(made) or None)
     time.sleep(1.0 + moment * design.period / design.scale)
     job = newest(made)
     lost = lab.kill(f"peer-{design.loop}")
     os.kill(job, signal.SIGKILL)
-    step = wait("the next step", lambda: next_job(made, job))
+    step = wait_for("the next step", lambda: next_job(made, job))
     observed, ready, start = (_when(folder / "log", what, lost) for what in ("seen", "ready", "start"))
     detect, idle = (observed - lost) * design.scale, (start - ready) * design.scale
     done = _when(folder / "log", "installed", lost) if "installed" in (folder / "log").read_text() else start

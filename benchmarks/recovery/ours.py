@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.recovery.recovery_lab import RecoveryLab, newest, next_job, wait
+from benchmarks.recovery.recovery_lab import RecoveryLab, newest, next_job, wait_for
 from tests.e2e.process_lab import EXAMPLE
 
 POLL = 15
@@ -63,12 +63,12 @@ def sample(
     poll: float = POLL,
 ) -> dict[str, float]:
     """Take the machine of incarnation *number* away at a *moment* between two polls; return each part."""
-    wait("the job trains", lambda: newest(made) or None)
+    wait_for("the job trains", lambda: newest(made) or None)
     time.sleep(2.0 + moment * poll)
     job = newest(made)
     lost = lab.kill(f"{name}-tpu-g{number}", notice=notice)
-    step = wait("the next step", lambda: next_job(made, job))
-    times = wait("the report", lambda: _timings(lab, number + 1))
+    step = wait_for("the next step", lambda: next_job(made, job))
+    times = wait_for("the report", lambda: _timings(lab, number + 1))
     asked = _event(lab, "node-create", lost)
     began, ready = lab.made(f"{name}-tpu-g{number + 1}")
     # An event is written beside the call that it tells of, and may be dated after it.
@@ -102,4 +102,4 @@ def _event(lab: RecoveryLab, kind: str, after: float) -> float:
         times = [int(n.split("-")[0]) / 1000 for n in names if n.endswith(f"-{kind}.json")]
         return min((at for at in times if at > after - 0.05), default=None)
 
-    return wait(kind, read)
+    return wait_for(kind, read)

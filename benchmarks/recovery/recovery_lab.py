@@ -62,7 +62,7 @@ def newest(path: Path) -> int:
     return made[-1][1] if made else 0
 
 
-def wait(what: str, read: Callable[[], T | None]) -> T:
+def wait_for(what: str, read: Callable[[], T | None]) -> T:
     """Look until there is something."""
     end = time.monotonic() + TIMEOUT
     while (found := read()) is None:

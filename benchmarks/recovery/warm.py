@@ -19,7 +19,7 @@ from statistics import median
 from benchmarks import document
 from benchmarks.recovery import others, ours
 from benchmarks.recovery.__main__ import Samples, spread
-from benchmarks.recovery.recovery_lab import RecoveryLab, newest, wait
+from benchmarks.recovery.recovery_lab import RecoveryLab, newest, wait_for
 from tests.e2e.process_lab import REPO
 
 POLL = 3
@@ -155,10 +155,10 @@ def running(lab: RecoveryLab, job: dict[str, object]) -> Iterator[None]:
 
 def lost(lab: RecoveryLab, made: Path, number: int, moment: float, *, warm: bool) -> dict[str, float]:
     """Take the machine away, once it has kept what it installed; return each part."""
-    wait("the job trains", lambda: newest(made) or None)
+    wait_for("the job trains", lambda: newest(made) or None)
     if warm:
-        wait("it is kept", lambda: lab.objects("caches/environment/") or None)
-        wait("it is kept", lambda: lab.objects("caches/compiled/") or None)
+        wait_for("it is kept", lambda: lab.objects("caches/environment/") or None)
+        wait_for("it is kept", lambda: lab.objects("caches/compiled/") or None)
     found = ours.sample(lab, made, number, moment, notice=False, name=lab.name, poll=POLL)
     return {**found, "cpu": float(Path(f"{made}.{newest(made)}").read_text())}
 
@@ -172,10 +172,10 @@ def setups(example: str) -> tuple[float, float]:
         lab.tpuctl("up", seconds=1800.0)
         watch = lab.start("watch")
         try:
-            first = wait("the setup", lambda: ready(lab, 1))
-            wait("it is kept", lambda: lab.objects("caches/environment/") or None)
+            first = wait_for("the setup", lambda: ready(lab, 1))
+            wait_for("it is kept", lambda: lab.objects("caches/environment/") or None)
             lab.kill(f"{example}-tpu-g1")
-            return first, wait("the setup", lambda: ready(lab, 2))
+            return first, wait_for("the setup", lambda: ready(lab, 2))
         finally:
             watch.send_signal(signal.SIGINT)
             lab.end(watch, None)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from orchestrator.domain.level import Level
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 NOTE, WARN, STOP = Level.NOTE, Level.WARN, Level.STOP
 SAVES = 'python3 train.py --out "$TPUCTL_CHECKPOINT_DIR"'
@@ -24,7 +24,7 @@ class Case:
     @property
     def deployment(self):
         """Return the Spec."""
-        return make_spec(**{"job__command": SAVES, **self.spec})
+        return a_spec(**{"job__command": SAVES, **self.spec})
 
     def __str__(self):
         return f"{self.rule}-{self.where or 'silent'}"

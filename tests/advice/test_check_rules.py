@@ -15,7 +15,7 @@ from orchestrator.domain.level import Level
 from tests.advice.check_cases import SAVES, SECRET
 from tests.advice.check_cases_with_finding import SPEAK
 from tests.advice.check_cases_without_finding import SILENT
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 ELSEWHERE = SAVES.replace("train.py", "/opt/train.py")
 """Starts a program that is not in the source folder, and need not be."""
@@ -62,13 +62,13 @@ def test_each_rule_is_tried_both_ways_and_at_each_of_its_levels():
 
 def test_the_worst_comes_first(tmp_path):
     """Stops, then warnings, then notes."""
-    spec = make_spec(job__command="x --batch-size 10", job__env={"T": SECRET})
+    spec = a_spec(job__command="x --batch-size 10", job__env={"T": SECRET})
     assert [f.level for f in find(tmp_path, {}, spec)] == [Level.STOP, Level.WARN, Level.NOTE]
 
 
 def test_a_secret_is_never_repeated(tmp_path):
     """The finding names file and line; the output may be pasted into an issue."""
-    found = find(tmp_path, {}, make_spec(job__command=f"HF={SECRET} {SAVES}", job__env={"X": SECRET}))
+    found = find(tmp_path, {}, a_spec(job__command=f"HF={SECRET} {SAVES}", job__env={"X": SECRET}))
     assert len([f for f in found if f.rule == "secret-in-env"]) == 2
     assert SECRET not in repr(found)
 
@@ -96,8 +96,8 @@ def test_a_secret_is_never_repeated(tmp_path):
 )
 def test_an_open_notebook_stops_in_every_spelling(text, tmp_path):
     """Also in the setup, where it is the same line."""
-    spec = make_spec(job__command=SAVES, job__setup=text)
-    in_setup, in_file = (find(tmp_path, {}, spec), find(tmp_path, {"start.sh": text}, make_spec()))
+    spec = a_spec(job__command=SAVES, job__setup=text)
+    in_setup, in_file = (find(tmp_path, {}, spec), find(tmp_path, {"start.sh": text}, a_spec()))
     assert "open-notebook" in {f.rule for f in in_setup if f.level is Level.STOP}
     assert "start.sh:1" in {f.where for f in in_file if f.rule == "open-notebook"}
 
@@ -117,9 +117,7 @@ def test_an_open_notebook_stops_in_every_spelling(text, tmp_path):
 )
 def test_an_open_notebook_stops_in_settings_files_too(name, text, tmp_path):
     """Jupyter reads Python and JSON, and programs start it with lists."""
-    assert [f.rule for f in find(tmp_path, {name: text}, make_spec(job__command=ELSEWHERE))] == [
-        "open-notebook"
-    ]
+    assert [f.rule for f in find(tmp_path, {name: text}, a_spec(job__command=ELSEWHERE))] == ["open-notebook"]
 
 
 @pytest.mark.parametrize(
@@ -139,7 +137,7 @@ def test_an_open_notebook_stops_in_settings_files_too(name, text, tmp_path):
 )
 def test_a_closed_notebook_is_fine(name, text, tmp_path):
     """Loopback with a token is what the side programs do."""
-    assert find(tmp_path, {name: text}, make_spec(job__command=ELSEWHERE)) == ()
+    assert find(tmp_path, {name: text}, a_spec(job__command=ELSEWHERE)) == ()
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/tpuctl.yaml")), ids=lambda p: p.parent.name)
@@ -158,4 +156,4 @@ def test_ordinary_python_gives_no_reason_to_speak(tmp_path):
     facts = gather(tmp_path)
     assert facts.unread == ()
     assert len(facts.code) > 80
-    assert run_rules(make_spec(job__command=ELSEWHERE), load_catalog(), facts) == ()
+    assert run_rules(a_spec(job__command=ELSEWHERE), load_catalog(), facts) == ()

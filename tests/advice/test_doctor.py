@@ -15,10 +15,10 @@ from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedS
 from orchestrator.domain.machines.vm_machine_types import CpuQuota
 from orchestrator.domain.observation import Absent, Bucket, Node, NodeState, Present, Unknown, Vm, VmState
 from orchestrator.errors import Retry
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 MANUAL = Path(__file__).parents[2] / "docs" / "doctor.md"
-SPEC = make_spec(tpu__type="v5litepod-8", tpu__runtime="v2-alpha-tpuv5-lite")
+SPEC = a_spec(tpu__type="v5litepod-8", tpu__runtime="v2-alpha-tpuv5-lite")
 ZONE = "europe-west4-b"
 OFF = Unknown("the API is off", Retry.PERMANENT, "gcloud services enable tpu.googleapis.com")
 DENIED = Unknown("a permission is missing", Retry.PERMANENT, "ask the owner", denied=True)
@@ -41,15 +41,15 @@ GOOGLE = Google(
     elsewhere=Present(AllZones(())), vms_elsewhere=Present(AllZones(())),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
-INSIDE = make_spec(tpu__external_ip=False)
-LAB = make_spec(network="projects/host/global/networks/lab", subnetwork="west")
-HIDDEN = make_spec(vm={"external_ip": False})
-READS = make_spec(job__data={"c4": "gs://b/c4", "own": "./own"})
-KEYED = make_spec(job__secrets={"K": "secret://wandb"})
+INSIDE = a_spec(tpu__external_ip=False)
+LAB = a_spec(network="projects/host/global/networks/lab", subnetwork="west")
+HIDDEN = a_spec(vm={"external_ip": False})
+READS = a_spec(job__data={"c4": "gs://b/c4", "own": "./own"})
+KEYED = a_spec(job__secrets={"K": "secret://wandb"})
 LOST = Node("demo-tpu-g3", "us-east5-b", NodeState.READY, 3)
 IN_QUEUE = replace(LOST, queued=QueuedResource("q1", "us-east5-b", QueuedState.ACTIVE, 3))
 DELETE_LOST = "gcloud compute tpus tpu-vm delete demo-tpu-g3 --zone us-east5-b --project my-project"
-STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), make_spec(vm="none")
+STRAY, NO_VM = Vm("demo-vm", "us-east5-b", VmState.RUNNING), a_spec(vm="none")
 OURS = replace(STRAY, zone=ZONE)
 DELETE_STRAY = "gcloud compute instances delete demo-vm --zone us-east5-b --project my-project"
 B, W, U = Level.STOP, Level.WARN, Level.UNKNOWN
@@ -96,7 +96,7 @@ CASES = [
     ("file", U, file(path="", spec=None), "tpuctl init"),
     ("source", B, file(source_message="the source folder x is not there"), "job.source"),
     ("source", U, file(spec=None, message="x"), "`file`"),
-    ("regions", B, file(spec=make_spec(vm__zone="us-central1-a")), "one region"),
+    ("regions", B, file(spec=a_spec(vm__zone="us-central1-a")), "one region"),
     ("ports", W, file(taken={"jupyter": 8888}), "tpuctl tunnel jupyter --port 18888"),
     ("local-packages", W, local(missing=("asyncssh",)), "tpuctl[local]"),
     ("local-packages", B, local(chosen=True, missing=("asyncssh",)), "tpuctl[local]"),
@@ -135,7 +135,7 @@ CASES = [
     ("vm-elsewhere", U, google(vms_elsewhere=Present(AllZones((), ("us-west4-a",)))), ""),
     ("vm-elsewhere", U, google(vms_elsewhere=OFF), "gcloud services enable"),
     ("runtime", B, google(runtimes={ZONE: Absent()}), "tpu.runtime"),
-    ("runtime", B, google(spec=make_spec(tpu__runtime=None)), "set tpu.runtime"),
+    ("runtime", B, google(spec=a_spec(tpu__runtime=None)), "set tpu.runtime"),
     ("machine-account", B, google(machine_account=Present("")), "set service_account"),
     ("machine-account", U, google(machine_account=SILENT), ""),
     ("service-agent", U, google(tpu=SILENT), "tpu-api"),
@@ -144,7 +144,7 @@ CASES = [
     ("vm-quota", Level.OK, google(cpus=Absent()), ""),
     ("vm-image", B, google(vm_image=Absent()), "update tpuctl"),
     ("vm-image", U, google(vm_image=SILENT), ""),
-    ("vm-image", Level.OK, google(make_spec(vm="none"), vm_image=Absent()), ""),
+    ("vm-image", Level.OK, google(a_spec(vm="none"), vm_image=Absent()), ""),
     ("tpu-quota", U, google(tpu_limits=SILENT), "quotas?project=my-project"),
     ("tpu-quota", U, google(tpu_limits=Present({})), "services enable cloudquotas.googleapis.com"),
     ("tpu-quota", B, google(tpu_limits=Present({ZONE: 4})), "v5litepod-4 would fit (tpu.type), or ask"),

@@ -11,7 +11,7 @@ from orchestrator.domain import names
 from orchestrator.domain.machines.image_python import python_text
 from orchestrator.domain.machines.scopes import MACHINE_SCOPES, node_scopes
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)
 BUCKET = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", "europe-west4")
@@ -19,7 +19,7 @@ BUCKET = Change(Kind.BUCKET, Verb.CREATE, "", "there is none yet", "europe-west4
 
 def view(*changes, **overrides):
     """Return the preview of changes to a deployment with overrides."""
-    return preview(make_spec(**overrides), Plan(changes), load_catalog())
+    return preview(a_spec(**overrides), Plan(changes), load_catalog())
 
 
 def test_without_an_account_the_default_one_is_named_as_such():
@@ -30,7 +30,7 @@ def test_without_an_account_the_default_one_is_named_as_such():
 
 def test_the_bucket_has_its_real_name_as_soon_as_the_project_is_known():
     """Before that, its shape is reported and the JSON says null."""
-    spec = make_spec()
+    spec = a_spec()
     assert view(BUCKET).title(BUCKET) == names.bucket_name(spec, "my-project")
     unknown = view(BUCKET, project=None)
     assert unknown.bucket is None
@@ -51,7 +51,7 @@ def test_one_chip_is_no_plural():
 
 def test_labels_are_those_that_resources_will_carry():
     """The node's labels have its incarnation."""
-    assert view(NODE).labels["tpu"] == names.labels(make_spec(), "tpu", 3)
+    assert view(NODE).labels["tpu"] == names.labels(a_spec(), "tpu", 3)
     assert "vm" not in view(vm="none").labels
 
 
@@ -63,7 +63,7 @@ def test_each_tpu_of_a_race_has_labels_of_its_own():
     )
     shown = view(first, second)
     assert [shown.labels_of(change) for change in (first, second)] == [
-        names.labels(make_spec(), "tpu", n, 3) for n in (3, 4)
+        names.labels(a_spec(), "tpu", n, 3) for n in (3, 4)
     ]
     assert shown.labels_of(replace(second, verb=Verb.DELETE)) == {}
 
@@ -99,7 +99,7 @@ def test_a_zone_with_restricted_access_is_a_note():
 
 def test_programs_get_all_of_it_and_scripts_on_demand():
     """The value is JSON from end to end."""
-    shown = preview(make_spec(), Plan((BUCKET, NODE)), load_catalog(), scripts={"startup": "#!/bin/sh"})
+    shown = preview(a_spec(), Plan((BUCKET, NODE)), load_catalog(), scripts={"startup": "#!/bin/sh"})
     body = json.loads(json.dumps(shown.as_dict()))
     assert "scripts" not in body
     assert body["scopes"] == list(MACHINE_SCOPES)
@@ -122,17 +122,17 @@ def test_the_plan_says_what_pulling_the_image_needs():
         details = view(NODE, job__image=image).details(NODE)
         assert details["image"] == f"{image}, by its tag, pinned at the first pull"
         assert ("roles/artifactregistry.reader" in details.get("to pull the image", "")) is is_googles
-        assert node_scopes(make_spec(job__image=image)) == MACHINE_SCOPES
+        assert node_scopes(a_spec(job__image=image)) == MACHINE_SCOPES
 
 
 def test_the_local_cloud_may_have_another_python_than_the_image():
     """It has the image's only where this computer has it; before `up`, no command could show which one it is."""
-    local = python_text(make_spec(), load_catalog(), local=True)
+    local = python_text(a_spec(), load_catalog(), local=True)
     assert (
         local
         == "3.10, the image's (a machine of the local cloud may have another one: `tpuctl local status`)"
     )
-    assert python_text(make_spec(job__python="3.12"), load_catalog(), local=True).startswith("3.12 by")
+    assert python_text(a_spec(job__python="3.12"), load_catalog(), local=True).startswith("3.12 by")
 
 
 def test_the_python_of_the_job_is_said_and_an_unknown_one_as_unknown():

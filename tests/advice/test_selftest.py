@@ -18,7 +18,7 @@ from orchestrator.app.selftest.selftest import NO_TPU, limits
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.machines.tpu_quota import beyond
 from orchestrator.pricing.cost import hourly
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 SECRETS = [
     "acme-vision-prod", "424242424242", "selftest-ab12cd", "tpuctl-selftest-ab12cd-deadbeef01", "10.164.0.7",
@@ -175,7 +175,7 @@ def test_a_deliberate_difference_is_caught(what, topic):
 
 def test_the_time_to_live_keeps_all_machines_within_the_budget():
     """Even when nobody is left to stop them: the price per hour times the time is no more than the budget."""
-    price = hourly(make_spec(tpu__type="v5litepod-4"), load_catalog(), "us-west1-c")
+    price = hourly(a_spec(tpu__type="v5litepod-4"), load_catalog(), "us-west1-c")
     found = limits(price, 1.0, 4 * 3600, tpu=True)
     assert found.upper_usd <= 1.0
     assert found.ttl < 4 * 3600

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.contract.job_variables import VARIABLES, expand, expanded, unknown
 from orchestrator.scripts.render import machine_scripts
 from tests.agent.agent_lab import AgentLab
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 from tests.scripts.test_render import sourced
 
 PAGE = Path(__file__).parents[2] / "docs" / "job-environment.md"
@@ -37,7 +37,7 @@ def test_the_page_lists_each_variable_with_its_meaning() -> None:
 
 def test_a_job_gets_what_the_page_promises_and_nothing_unsaid(lab: AgentLab, tmp_path: Path) -> None:
     """All names of a rendered job.env and of a real job's environment are described or the agent's own."""
-    rendered = sourced(machine_scripts(make_spec(), make_target(node="t", zone="z")).job_env, tmp_path)
+    rendered = sourced(machine_scripts(a_job_spec(), a_target(node="t", zone="z")).job_env, tmp_path)
     lab.machine(COMMAND='env | sed "s/=.*//" | sed "s/^/has /"').run_to_end()
     there = {line.removeprefix("has ") for line in lab.log().splitlines() if line.startswith("has ")}
     ours = {name for name in (*rendered, *there) if name.startswith("TPUCTL_")}
@@ -86,7 +86,7 @@ def test_variable_names_that_are_not_filled_in_are_reported() -> None:
 def test_values_of_the_file_reach_the_job_filled_in(lab: AgentLab, tmp_path: Path) -> None:
     """From the deployment file over job.env to setup and job, with quotes and spaces as they were."""
     value = "gs://$TPUCTL_BUCKET/a b'c\"/$TPUCTL_ATTEMPT/$$HOME/$HOME/`id`"
-    env = sourced(machine_scripts(make_spec(env={"PLACE": value}), make_target()).job_env, tmp_path)
+    env = sourced(machine_scripts(a_job_spec(env={"PLACE": value}), a_target()).job_env, tmp_path)
     assert (env["PLACE"], env["TPUCTL_EXPAND"]) == (value, "PLACE")
 
     say = 'printf "<%s>\\n" "$PLACE"'

@@ -19,7 +19,7 @@ from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost, FleetUsage
 from orchestrator.planning.fleet.users import FleetUsers
 from orchestrator.pricing.cost_breakdown import cost_breakdown
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import record
 
 HOUR = 3600.0
@@ -27,7 +27,7 @@ HOUR = 3600.0
 
 def found():
     """Return an hour of a TPU whose spot price is 2.38 USD in one list and 4.80 in the other, 9.60 on demand."""
-    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none")
+    spec = a_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none")
     span = Span(Kind.NODE, "demo-tpu-g1", "us-central1-a", 0.0, HOUR)
     return cost_breakdown(spec, load_catalog(), record(spans=(span,)), [], HOUR)
 
@@ -78,7 +78,7 @@ def test_a_fleet_tells_both_ends_too_and_counts_its_budget_as_it_ends():
 )
 def test_the_seconds_before_the_first_machine_are_no_part_of_ttl(spans, seconds):
     """`up` takes some before it shows the price, and by them its sum differed from that of `plan` by a cent."""
-    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none", watch__ttl="2d")
+    spec = a_spec(tpu__type="v5litepod-8", tpu__zones=["us-central1-a"], vm="none", watch__ttl="2d")
     session = SimpleNamespace(
         spec=spec, catalog=load_catalog(), choice=SimpleNamespace(cloud="gcp"),
         clock=SimpleNamespace(now=lambda: 1060.0),

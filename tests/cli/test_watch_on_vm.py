@@ -13,7 +13,7 @@ from orchestrator.config.load import load, read
 from orchestrator.domain.lease import PEOPLE
 from tests.cli.cli_kit import ROOT, here
 from tests.cli.test_status_view import body
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 
@@ -71,7 +71,7 @@ def test_the_vm_gets_the_deployment_file_with_all_overrides(path):
 @given(value=TEXTS)
 def test_no_text_of_the_file_is_changed_on_the_way(value):
     """Emoji, control characters and quotes arrive as they are."""
-    spec = make_spec()
+    spec = a_spec()
     spec = dataclasses.replace(
         spec, job=dataclasses.replace(spec.job, env={"A": value}, command=f"true {value}")
     )
@@ -88,6 +88,6 @@ def test_the_loop_steps_aside_for_every_command_that_takes_the_lease():
 def test_a_vm_not_made_for_the_loop_is_refused_at_once(tmp_path, monkeypatch, capsys):
     """Before any cloud is asked."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "tpuctl.yaml").write_text(document_of(make_spec()))
+    (tmp_path / "tpuctl.yaml").write_text(document_of(a_spec()))
     code, _, err = here(capsys, "watch", "--on-vm")
     assert (code, "add `on_vm: true` to watch" in err) == (2, True)

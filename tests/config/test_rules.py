@@ -11,7 +11,7 @@ from orchestrator.config.setting_types import settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.text.units import Duration
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 FLEX = {"tpu__request": "flex-start", "tpu__spot": False, "tpu__zones": ["us-west4-a"]}
 RESERVED = {"tpu__reservation": "mine", "tpu__request": "queued", "tpu__spot": False}
@@ -122,7 +122,7 @@ MISTAKES = [
 
 def findings(**overrides):
     """Return the findings of a deployment with overrides."""
-    return run_rules(make_spec(**overrides), load_catalog())
+    return run_rules(a_spec(**overrides), load_catalog())
 
 
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES, ids=lambda value: str(value)[:40])
@@ -188,7 +188,7 @@ def test_what_may_still_work_is_a_warning(overrides, key):
 
 def test_a_rule_is_skipped_where_its_setting_is_broken():
     """A stand-in for a broken value must not be blamed."""
-    spec = make_spec(tpu__type="v4-8")
+    spec = a_spec(tpu__type="v4-8")
     assert run_rules(spec, load_catalog(), {("tpu", "type")}) == []
     assert run_rules(spec, load_catalog(), {("tpu",)}) == []
     assert run_rules(spec, load_catalog(), {("tpu", "zones", 0)}) == []
@@ -210,7 +210,7 @@ def test_every_problem_says_what_to_do():
 @pytest.mark.parametrize("where", ["tpu__type", "tpu__other_types"])
 def test_the_everyday_name_of_a_type_is_understood(word, where):
     """People write v5e-16; the nearest name by letters would be another generation."""
-    spec = make_spec(**{where: (word,) if where.endswith("s") else word})
+    spec = a_spec(**{where: (word,) if where.endswith("s") else word})
     (hint,) = [
         p.hint
         for p in run_rules(spec, load_catalog())
@@ -222,7 +222,7 @@ def test_the_everyday_name_of_a_type_is_understood(word, where):
 def test_a_hook_that_was_written_for_a_shell_is_warned_of():
     """No shell reads it, so its pipe would be an argument of its first program, in silence."""
     hooks = {"done": "cat >> told", "failed": "sh -c 'cat >> told'"}
-    found = run_rules(make_spec(notify__hooks=hooks), load_catalog())
+    found = run_rules(a_spec(notify__hooks=hooks), load_catalog())
     (finding,) = [p for p in found if p.setting.startswith("notify")]
     assert (finding.setting, finding.level) == ("notify.hooks.done", Level.WARN)
     assert ">>" in finding.message
@@ -237,7 +237,7 @@ def test_a_bound_stands_once_beside_its_field(key):
     bounds = BOUNDED[key]
     upper = () if bounds.maximum is None else (bounds.maximum, bounds.maximum + 1)
     for number in (bounds.minimum - 1, bounds.minimum, *upper):
-        spec = make_spec(**{key.replace(".", "__"): number})
+        spec = a_spec(**{key.replace(".", "__"): number})
         found = [(p.message, p.hint) for p in run_rules(spec, load_catalog()) if p.setting == key]
         assert found == ([] if bounds.hold(number) else [(f"{number} {bounds.says}", bounds.hint)])
     schema = property_of(json_schema(), key)

@@ -9,13 +9,13 @@ from orchestrator.engine.blueprint import Blueprint
 from tests.crash import commands
 from tests.crash.crash_lab import HERE
 from tests.crash.oracle import ours
-from tests.engine.engine_lab import KEY, PROJECT, ZONE, a_spec
+from tests.engine.engine_lab import KEY, PROJECT, ZONE, one_zone_spec
 
-SPEC = a_spec(vm__spot=True)
-WITH_THEIR_VM = a_spec(vm__spot=True, vm__name="demo-vm")
-IN_FOLDER = a_spec(
+SPEC = one_zone_spec(vm__spot=True)
+WITH_THEIR_VM = one_zone_spec(vm__spot=True, vm__name="demo-vm")
+IN_FOLDER = one_zone_spec(
     vm__spot=True,
-    bucket__name=bucket_name(a_spec(), PROJECT),
+    bucket__name=bucket_name(one_zone_spec(), PROJECT),
     bucket__adopt=True,
     bucket__prefix="team/demo/",
 )
@@ -23,7 +23,7 @@ IN_FOLDER = a_spec(
 
 def foreign_things(lab):
     """Another deployment's VM, TPU and bucket in the same project and zone."""
-    other = a_spec(name="other")
+    other = one_zone_spec(name="other")
     cloud = lab.open(other)
     blueprint = Blueprint(other, cloud.account, lambda: f"tpuctl:{KEY}")
     cloud.buckets.create(blueprint.new_bucket())

@@ -45,13 +45,13 @@ from tests.crash.foreign_resources import (
     vm_adopted,
 )
 from tests.crash.oracle import check_done, check_gone, check_over, check_running
-from tests.engine.engine_lab import QUOTA, ZONE, a_spec
+from tests.engine.engine_lab import QUOTA, ZONE, one_zone_spec
 
 STEP = 20
 """The step of the checkpoint that a running job has committed."""
 UNCOMMITTED_FILE = f"{folder_name(1, 0)}checkpoints/ckpt.pt"
-QUEUED = a_spec(vm__spot=True, tpu__request="queued")
-RACE = a_spec(
+QUEUED = one_zone_spec(vm__spot=True, tpu__request="queued")
+RACE = one_zone_spec(
     vm__spot=True,
     tpu__type="v2-8",
     tpu__runtime="tpu-ubuntu2204-base",

@@ -7,7 +7,7 @@ from orchestrator.config.load import read
 from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.domain.level import Level
 from orchestrator.domain.source.exposed_services import SAFE, exposures
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 OPEN = """
 jupyter notebook --ip=0.0.0.0 --NotebookApp.token='' --NotebookApp.password=''
@@ -101,7 +101,7 @@ mkdir tensorboard && python3 train.py
 @pytest.mark.parametrize("place", ["command", "setup"])
 def test_an_open_service_is_refused(place, text):
     """The finding names the setting and shows what to write instead."""
-    spec = make_spec(**{f"job__{place}": text})
+    spec = a_spec(**{f"job__{place}": text})
     found = [p for p in run_rules(spec, _catalog()) if p.setting == f"job.{place}"]
     assert found
     assert all(p.level is Level.STOP and p.hint == SAFE for p in found)
@@ -124,7 +124,7 @@ def test_what_is_safe_or_something_else_is_let_through(text):
 )
 def test_a_variable_opens_it_just_as_well(name, value):
     """What the command takes out of the environment counts as written there."""
-    spec = make_spec(job__command="jupyter lab $ARGS", job__env={name: value})
+    spec = a_spec(job__command="jupyter lab $ARGS", job__env={name: value})
     assert f"job.env.{name}" in {p.setting for p in run_rules(spec, _catalog()) if p.level is Level.STOP}
 
 

@@ -15,7 +15,7 @@ from orchestrator.domain.machines.node_price import FAR, Prices, egress_usd, pri
 from orchestrator.planning.tpu.next_zone import next_zone, zone_order, zone_text
 from orchestrator.planning.whole_plan import plan_from_nothing
 from orchestrator.pricing.cost import hourly
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import NOW, record
 
 HERE, BESIDE, AWAY = "europe-west4-b", "europe-west4-a", "us-west4-a"
@@ -39,7 +39,7 @@ WAYS = [
 
 def known(**overrides):
     """Return a deployment with the prices of the table."""
-    spec = make_spec(**MIXED, **overrides)
+    spec = a_spec(**MIXED, **overrides)
     return spec, prices(CATALOG, [KIND], spec.tpu.zones, names.home_region(spec))
 
 
@@ -92,24 +92,24 @@ MISTAKES = [
 @pytest.mark.parametrize(("overrides", "key", "words"), MISTAKES)
 def test_what_cannot_be_across_regions_is_refused(overrides, key, words):
     """Each mistake once, at its key."""
-    (found,) = [p for p in run_rules(make_spec(**{**MIXED, **overrides}), CATALOG) if p.level is Level.STOP]
+    (found,) = [p for p in run_rules(a_spec(**{**MIXED, **overrides}), CATALOG) if p.level is Level.STOP]
     assert (found.setting, words in found.message) == (key, True)
 
 
 @pytest.mark.parametrize("overrides", [{}, {"bucket__location": "EU"}, {"tpu__strategy": "race-regions"}])
 def test_several_regions_are_accepted_where_the_file_says_so(overrides):
     """With the bucket in the first region, or in a multi-region."""
-    assert [p for p in run_rules(make_spec(**MIXED, **overrides), CATALOG) if p.level is Level.STOP] == []
+    assert [p for p in run_rules(a_spec(**MIXED, **overrides), CATALOG) if p.level is Level.STOP] == []
 
 
 def test_the_plan_says_where_the_bucket_is_and_what_the_way_costs():
     """For people and for programs."""
-    spec = make_spec(**MIXED)
+    spec = a_spec(**MIXED)
     plan = plan_from_nothing(spec, CATALOG.accelerator(KIND), "code", "agent")
     shown = preview(spec, plan, CATALOG).as_dict()
     assert (shown["bucket_location"], shown["egress_usd_gib"]) == ("europe-west4", {"us-west4": 0.05})
     assert (make_bucket(shown)["location"]) == "europe-west4"
-    one = make_spec(tpu__type=KIND, tpu__zones=[HERE, BESIDE])
+    one = a_spec(tpu__type=KIND, tpu__zones=[HERE, BESIDE])
     assert preview(one, plan, CATALOG).as_dict()["egress_usd_gib"] == {}
 
 
@@ -120,7 +120,7 @@ def make_bucket(shown):
 
 def test_vm_and_storage_have_the_prices_of_their_own_region():
     """While the TPU is elsewhere."""
-    spec = make_spec(**MIXED)
+    spec = a_spec(**MIXED)
     away, here = hourly(spec, CATALOG, AWAY), hourly(spec, CATALOG, HERE)
     assert away.storage_usd_gib_month == here.storage_usd_gib_month == CATALOG.storage_price("europe-west4")
     vm = [[line for line in one.lines if line.meter.value != "node"] for one in (away, here)]

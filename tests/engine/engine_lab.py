@@ -36,7 +36,7 @@ from orchestrator.errors import LeaseHeldError
 from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.engine.stand_ins import CONTENT, DIGEST, KEY, Push, ReportingMachines
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 ZONE, OTHER_ZONE = "europe-west4-b", "europe-west4-a"
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
@@ -46,10 +46,10 @@ MUTATING = ("tpu.nodes.create", "tpu.nodes.delete", "compute.instances.insert", 
             "tpu.queuedResources.create", "tpu.queuedResources.delete")  # fmt: skip
 
 
-def a_spec(**overrides):
+def one_zone_spec(**overrides):
     """Return a spec of one v5litepod-8 in one zone, looked at every 15 s."""
     base = {"tpu__type": "v5litepod-8", "tpu__zones": [ZONE], "tpu__runtime": "v2-alpha-tpuv5-lite"}
-    return make_spec(**{"project": PROJECT, **base, **overrides})
+    return a_spec(**{"project": PROJECT, **base, **overrides})
 
 
 class ControllerKilled(BaseException):
@@ -92,7 +92,7 @@ class EngineLab:
         self.cloud, self.storage = self.wire.cloud, self.wire.storage
         self.remote = Push(self.machines)
         self.answers()
-        self.bucket = names.bucket_name(a_spec(), PROJECT)
+        self.bucket = names.bucket_name(one_zone_spec(), PROJECT)
         for name, path in (("bundle", bundle_file), ("agent", agent_file)):
             place = path(folder / "bundles", DIGEST[name])
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ class EngineLab:
 
     def controller(self, spec=None, state="state", **parts):
         """Return a new controller, as a new process: it knows what disk and bucket hold."""
-        return LabController(self, spec or a_spec(), self.folder / state, **parts)
+        return LabController(self, spec or one_zone_spec(), self.folder / state, **parts)
 
     def up(self, spec=None, ahead=0.0, **options):
         """Bring a deployment up and return its controller."""
@@ -259,4 +259,12 @@ class LabController:
         return [e.kind for e in self.events]
 
 
-__all__ = ["KEY", "QUOTA", "ControllerKilled", "EngineLab", "LabController", "LeaseHeldError", "a_spec"]
+__all__ = [
+    "KEY",
+    "QUOTA",
+    "ControllerKilled",
+    "EngineLab",
+    "LabController",
+    "LeaseHeldError",
+    "one_zone_spec",
+]

@@ -5,10 +5,10 @@ from itertools import pairwise
 import pytest
 
 from orchestrator.domain.observation import NodeState, Unknown
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 
 ZONES = ["us-central1-b", "us-central1-c", "us-central1-f"]
-MANY = a_spec(tpu__zones=ZONES, tpu__type="v2-8", tpu__runtime="tpu-ubuntu2204-base", vm="none")
+MANY = one_zone_spec(tpu__zones=ZONES, tpu__type="v2-8", tpu__runtime="tpu-ubuntu2204-base", vm="none")
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from orchestrator.domain.machines.capacity import (
 )
 from orchestrator.engine.records.capacity_history import WRITE_INTERVAL, decoded, encoded
 from orchestrator.engine.records.record_format import decode, encode
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, one_zone_spec
 
-SPEC = a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")
+SPEC = one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none")
 KIND = "v5litepod-8"
 
 

@@ -8,7 +8,7 @@ from filelock import FileLock
 from orchestrator.engine.records import create_budget_file
 from orchestrator.engine.records.create_budget_file import CreateBudgetFile, limit_of
 from orchestrator.planning.tpu.create_budget import MAX_A_MINUTE, ZONE_PAUSE
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, one_zone_spec
 from tests.planning.worlds import NOW
 
 
@@ -80,7 +80,7 @@ def test_the_file_stays_small(path):
 
 def with_create_budget(lab, name):
     """Return the controller of one of several deployments that share a computer."""
-    spec = a_spec(name=name, tpu__zones=[ZONE, OTHER_ZONE], vm="none")
+    spec = one_zone_spec(name=name, tpu__zones=[ZONE, OTHER_ZONE], vm="none")
     controller = lab.controller(spec, state=name, beside=True)
     object.__setattr__(controller.deployment, "create_budget", CreateBudgetFile(lab.folder / "creates.json"))
     controller.want()

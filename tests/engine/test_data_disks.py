@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, one_zone_spec
 from tests.engine.test_queued_tpu import ready
 
 CREATE = "tpu.nodes.create"
@@ -12,7 +12,7 @@ CREATE = "tpu.nodes.create"
 
 def with_disks(*disks, **overrides):
     """Return a spec whose TPU has disks."""
-    return a_spec(**{"tpu__disks": list(disks), "vm": "none", **overrides})
+    return one_zone_spec(**{"tpu__disks": list(disks), "vm": "none", **overrides})
 
 
 def make(lab, *names, zone=ZONE):

@@ -8,7 +8,7 @@ from orchestrator.errors import LimitReachedError
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.pricing.cost_breakdown import cost_breakdown
 from orchestrator.pricing.cost_so_far import cost_so_far
-from tests.engine.engine_lab import ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import ZONE, EngineLab, one_zone_spec
 
 HOUR = 3600.0
 NO_SPOT = frozenset({f"{ZONE}/spot"})
@@ -26,7 +26,7 @@ def due(text="3.2h", **overrides):
         "watch__listen": Duration(110),
         "job__target_steps": STEPS,
     }
-    return a_spec(**{**base, "watch__deadline": Until(text), **overrides})
+    return one_zone_spec(**{**base, "watch__deadline": Until(text), **overrides})
 
 
 class LabTraining:

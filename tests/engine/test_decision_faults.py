@@ -5,12 +5,12 @@ from dataclasses import replace
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine.reconcile import reconciler
-from tests.engine.engine_lab import ZONE, a_spec
+from tests.engine.engine_lab import ZONE, one_zone_spec
 
 
 def test_a_second_tpu_is_never_made_whatever_decides_it(lab, monkeypatch):
     """The loop goes on looking, and goes on working when the fault is over."""
-    controller = lab.up(a_spec())
+    controller = lab.up(one_zone_spec())
     before, whole = lab.mutations(), reconciler.decide
 
     def faulty(*world):

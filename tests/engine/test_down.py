@@ -12,7 +12,7 @@ from orchestrator.domain.ports import NewBucket
 from orchestrator.domain.record import CONFIRMED_AFTER, BucketRecord
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import LeaseHeldError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, one_zone_spec
 from tests.kit.records import changed
 
 
@@ -108,7 +108,7 @@ def test_a_tpu_that_is_not_wanted_any_more_goes_although_it_is_just_being_made(t
     lab.controller().want()
     first = lab.controller()
     first.run(lambda _: lab.mutations()["tpu.nodes.create"] > 0)
-    second = lab.controller(a_spec(tpu__type="v5litepod-4"))
+    second = lab.controller(one_zone_spec(tpu__type="v5litepod-4"))
     second.up()
     lab.wait(900)
     second.run(seconds=120)
@@ -127,20 +127,20 @@ def test_down_needs_no_record(lab):
 
 def test_down_looks_into_every_zone_ever_used(lab):
     """The file names another zone by now; the record still knows the old one."""
-    lab.up(a_spec(tpu__zones=[OTHER_ZONE], vm__zone=ZONE))
-    moved = lab.controller(a_spec())
+    lab.up(one_zone_spec(tpu__zones=[OTHER_ZONE], vm__zone=ZONE))
+    moved = lab.controller(one_zone_spec())
     assert moved.deletion().machines() == ()
     assert (lab.nodes(), lab.vms()) == ({}, {})
 
 
 def test_down_reads_a_zone_whose_create_had_no_answer_before_the_kill(lab):
     """The create was written down before it was made; killed right after it, in a zone that the file drops."""
-    killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE], vm="none"))
+    killed = lab.controller(one_zone_spec(tpu__zones=[OTHER_ZONE], vm="none"))
     killed.want()
     killed.one_pass()
     lab.wait(60)
     assert len(lab.nodes()) == 1
-    assert lab.controller(a_spec(vm="none")).deletion().machines() == ()
+    assert lab.controller(one_zone_spec(vm="none")).deletion().machines() == ()
     assert lab.nodes() == {}
 
 
@@ -204,7 +204,7 @@ def test_down_deletes_our_bucket_with_everything_in_it(lab):
 @pytest.mark.parametrize("adopt", [True, False])
 def test_down_never_deletes_a_bucket_that_it_did_not_make(lab, adopt):
     """An adopted bucket stays, whatever its labels; a bucket without our label stays too."""
-    spec = a_spec(bucket__name="theirs", bucket__adopt=adopt)
+    spec = one_zone_spec(bucket__name="theirs", bucket__adopt=adopt)
     labels = {"tpuctl-deployment": "demo"} if adopt else {}
     controller = lab.controller(spec)
     controller.cloud.buckets.create(NewBucket("theirs", "europe-west4", labels, "a@b.invalid"))
@@ -359,7 +359,7 @@ def test_down_waits_for_nothing_that_is_known_to_be_deleted(lab):
 def test_the_numbers_of_tpus_go_on_without_a_gap_after_down(tmp_path, strategy):
     """However often `down` was called; a number that was set aside is taken once."""
     lab = EngineLab(tmp_path)
-    wanted = a_spec(tpu__strategy=strategy)
+    wanted = one_zone_spec(tpu__strategy=strategy)
     for number in (1, 2, 3):
         controller = lab.up(wanted)
         assert list(lab.nodes()) == [f"demo-tpu-g{number}"]

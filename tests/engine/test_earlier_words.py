@@ -28,7 +28,7 @@ from orchestrator.planning.fleet.users import FleetUsers
 from orchestrator.planning.notifications import Notification, due
 from tests.google.adapter_lab import a_bucket, a_lab
 from tests.kit.records import record_of
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import world
 
 
@@ -107,7 +107,7 @@ def test_the_end_mark_and_the_last_line_of_an_earlier_agent_are_read():
 @pytest.mark.parametrize("folder", [OUTBOX, SENT])
 def test_an_end_that_was_notified_under_its_earlier_id_is_not_notified_again(was, outcome, folder):
     """Its id had another word, which a deployment may have in its name."""
-    lab, named = a_lab(), make_spec(name=f"demo-{was}-1")
+    lab, named = a_lab(), a_spec(name=f"demo-{was}-1")
     lab.buckets.create(a_bucket())
     store, ended = lab.store(), record_of(started_at=100.0, incarnation=1)
     stored = Notification(f"{named.name}-100-{was}-1", "budget", 5.0, named.name, "stopped: why")

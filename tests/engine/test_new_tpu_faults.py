@@ -5,7 +5,7 @@ import pytest
 from orchestrator.domain.bucket_grants import GRANT_SETTLES
 from orchestrator.domain.observation import NodeState
 from orchestrator.planning.tpu.never_reported import SILENT_TIMEOUT
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, one_zone_spec
 
 CREATE = "tpu.nodes.create"
 G2 = {"demo-tpu-g2": NodeState.READY}
@@ -21,7 +21,7 @@ def wanted(lab, *faults, spec=None):
 
 def test_a_tpu_that_never_runs_its_startup_script_is_replaced_after_six_minutes(lab):
     """Only silence shows it, and that counts when the role is older; its zone is avoided for a while."""
-    controller = wanted(lab, "never-reports", spec=a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    controller = wanted(lab, "never-reports", spec=one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     lab.remote.error = "no way"
     began = lab.clock.now()
     controller.run(lambda _: lab.nodes() == G2, seconds=1500)
@@ -34,7 +34,7 @@ def test_a_tpu_that_never_runs_its_startup_script_is_replaced_after_six_minutes(
 def test_a_tpu_that_is_born_unhealthy_and_says_nothing_is_replaced_at_once(lab, health):
     """At most three of them in a zone; then it gets the time of any start."""
     lab.machines.silent = True
-    controller = wanted(lab, *[f"born:{health}"] * 9, spec=a_spec(vm="none"))
+    controller = wanted(lab, *[f"born:{health}"] * 9, spec=one_zone_spec(vm="none"))
     controller.run(seconds=600)
     assert lab.mutations()[CREATE] == 4
     controller.run(seconds=1100)

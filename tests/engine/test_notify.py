@@ -24,10 +24,10 @@ from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_al
 from orchestrator.errors import PreconditionError, TransientError
 from orchestrator.planning.notifications import Notification, due, stopped
 from tests.kit.records import changed, record_of
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import world
 
-SPEC = make_spec()
+SPEC = a_spec()
 SECRET = "T0/B1/the-secret-part"
 
 
@@ -235,7 +235,7 @@ def test_what_a_notification_says_and_its_id():
 
 def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     """Not before."""
-    spec = make_spec(watch__budget_usd=10.0)
+    spec = a_spec(watch__budget_usd=10.0)
     assert not reported(FIRST, usd_so_far=7.99, spec=spec)
     due_now = reported(FIRST, usd_so_far=8.0, spec=spec)["budget"]
     assert (due_now.id[-10:], due_now.data) == ("-budget-10", {"usd": 8.0, "budget_usd": 10.0})

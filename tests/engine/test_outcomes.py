@@ -15,7 +15,7 @@ from orchestrator.errors import (
     Retry,
     TpuctlError,
 )
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.records import changed
 
 
@@ -102,7 +102,7 @@ def test_up_after_a_failure_starts_again(lab):
 def test_the_budget_stops_before_one_poll_too_many(tmp_path):
     """What the cloud would bill never passes the budget by more than a poll and the deletion (I6)."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(watch__budget_usd=2.0, watch__poll="60s"))
+    controller = lab.up(one_zone_spec(watch__budget_usd=2.0, watch__poll="60s"))
     with pytest.raises(LimitReachedError):
         controller.run(passes=2000)
     lab.clock.advance(300)
@@ -118,7 +118,7 @@ def test_the_budget_stops_before_one_poll_too_many(tmp_path):
 
 def test_the_time_to_live_ends_a_deployment(lab):
     """A forgotten deployment ends by itself, and its VM carries the same limit for Google to enforce."""
-    controller = lab.up(a_spec(watch__ttl="2h", watch__poll="5m"))
+    controller = lab.up(one_zone_spec(watch__ttl="2h", watch__poll="5m"))
     with pytest.raises(LimitReachedError, match="time to live"):
         controller.run()
     lab.clock.advance(10)
@@ -139,8 +139,8 @@ def test_an_end_does_not_believe_one_list(lab, monkeypatch):
 
     Without a VM to stop, that pass finds nothing to do.
     """
-    lab.up(a_spec(vm="none"))
-    spec = a_spec(vm="none", watch__budget_usd=0.000001)
+    lab.up(one_zone_spec(vm="none"))
+    spec = one_zone_spec(vm="none", watch__budget_usd=0.000001)
     controller = lab.controller(spec)
     listed, looks = type(controller.cloud.nodes).labelled, []
 

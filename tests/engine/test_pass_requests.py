@@ -7,7 +7,7 @@ import pytest
 from orchestrator.domain.observation import Unknown
 from orchestrator.engine.loop.loop import Loop
 from orchestrator.errors import TransientError
-from tests.engine.engine_lab import a_spec
+from tests.engine.engine_lab import one_zone_spec
 
 GET = "storage.objects.get"
 
@@ -21,7 +21,7 @@ def reads(lab, look):
 
 def test_a_report_is_read_once(lab):
     """Equal generations in the list mean equal reports; a new one is read, in one request."""
-    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    controller = lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     lab.wait(60)
     first = controller.one_pass().world.heartbeats.value
     assert len(first) == 4
@@ -80,7 +80,7 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
 
     The tries are counted, so that a view can show them in one line.
     """
-    controller = lab.up(a_spec(watch__poll=f"{poll}s"))
+    controller = lab.up(one_zone_spec(watch__poll=f"{poll}s"))
     tries = []
 
     def refuse():
@@ -107,7 +107,7 @@ def test_a_pass_that_broke_off_is_soon_tried_again(lab, poll, longest):
 
 def test_a_command_that_waits_for_a_goal_gives_up_on_a_cloud_that_is_gone(lab):
     """`up` and `push` end after their timeout and say so before; whoever protects a TPU would go on."""
-    controller = lab.up(a_spec())
+    controller = lab.up(one_zone_spec())
     loop, tries = Loop(controller.deployment, outage_timeout=900.0), []
 
     def refuse():

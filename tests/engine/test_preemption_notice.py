@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, one_zone_spec
 
 MINUTE = 60.0
 
@@ -38,7 +38,7 @@ def passes(controller, seconds, happen=None, at=0.0):
 
 def test_a_ring_ends_the_pause_within_one_listen(lab):
     """Polls of a minute; the ring comes 10 s after one and is heard within 3 s, once."""
-    controller = lab.up(a_spec(watch__poll="1m"))
+    controller = lab.up(one_zone_spec(watch__poll="1m"))
     observed = passes(controller, 150, lambda: ring(lab), at=70)
     early = [at for at in observed if 70 <= at <= 73.5]
     assert len(early) == 1
@@ -47,7 +47,7 @@ def test_a_ring_ends_the_pause_within_one_listen(lab):
 
 def test_without_a_ring_the_polls_are_the_only_passes(lab):
     """Listening is no looking: the cloud is asked once a poll, whoever rang for an earlier incarnation."""
-    controller = lab.up(a_spec(watch__poll="1m"))
+    controller = lab.up(one_zone_spec(watch__poll="1m"))
     ring(lab, incarnation=7)
     before = lab.cloud.calls["tpu.nodes.list"]
     observed = passes(controller, 10 * MINUTE)
@@ -57,7 +57,7 @@ def test_without_a_ring_the_polls_are_the_only_passes(lab):
 
 def test_an_overdue_heartbeat_ends_a_long_pause(lab):
     """The machine vanishes without a word; with polls of an hour the silence is noticed within minutes."""
-    controller = lab.up(a_spec(watch__poll="1h"))
+    controller = lab.up(one_zone_spec(watch__poll="1h"))
     lab.machines.report()
     observed = passes(controller, 59 * MINUTE, lambda: lab.cloud.preempt("demo-tpu-g1", notice=False), at=20)
     assert controller.record.node.incarnation == 2
@@ -89,7 +89,7 @@ PAIR = {"tpu__zones": [ZONE, OTHER_ZONE], "vm": "none"}
 def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one_saves(tmp_path):
     """It is no second trainer: it begins when it is named, and the old one goes with its last save."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(**PAIR))
+    controller = lab.up(one_zone_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     plan = controller.one_pass().plan
     assert [(c.verb.name, c.incarnation, c.zone) for c in plan.changes] == [("CREATE", 2, OTHER_ZONE)]
@@ -107,7 +107,7 @@ def test_where_there_is_another_zone_the_next_tpu_is_asked_for_while_the_old_one
 def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_path):
     """A cloud that is quicker than the notice is long: what is being saved is not cut short."""
     lab = EngineLab(tmp_path, latency="scaled")
-    controller = lab.up(a_spec(**PAIR))
+    controller = lab.up(one_zone_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.run(lambda r: lab.nodes().get("demo-tpu-g2") is NodeState.READY, seconds=900)
     controller.run(seconds=20)
@@ -126,12 +126,12 @@ def test_a_successor_that_boots_first_is_named_when_the_old_one_has_saved(tmp_pa
 def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
     """The next controller learns from the bucket who has the job, also where it needs record and journal."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(**PAIR))
+    controller = lab.up(one_zone_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.one_pass()
     lab.put(object_names.RECORD, b"torn")
     (lab.folder / "state" / "record.json").unlink()
-    again = lab.controller(a_spec(**PAIR))
+    again = lab.controller(one_zone_spec(**PAIR))
     assert (again.record.node.incarnation, again.record.race.round) == (1, 2)
     lab.wait(900)
     again.run(lambda r: r.plan.settled, seconds=900)
@@ -144,7 +144,7 @@ def test_a_successor_of_a_dead_controller_takes_over_by_itself(tmp_path):
 def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_the_job(tmp_path):
     """With no watcher the old TPU saves and ends and the next one claims the job: one preemption, one event."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(**PAIR))
+    controller = lab.up(one_zone_spec(**PAIR))
     lab.machines.report(notice=True, preempted=True, phase="stopping")
     controller.one_pass()
     lab.machines.report(phase="stopped")
@@ -158,7 +158,7 @@ def test_a_loss_without_a_watcher_is_counted_after_the_successor_has_the_job(tmp
 def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
     """One worker that still trains keeps the node: two nodes must never train at once."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    controller = lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     lab.machines.report(notice=True, preempted=True, phase="stopped")
     last = max(lab.machines.running)
     lab.machines.running[last].update(phase="run")
@@ -172,7 +172,7 @@ def test_a_slice_is_replaced_only_when_its_last_worker_rests(tmp_path):
 def test_a_preemption_with_notice_is_counted_once(tmp_path):
     """Reported by the workers first and shown by the state of the node later, it is one preemption."""
     lab = EngineLab(tmp_path, latency="realistic")
-    controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
+    controller = lab.up(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
     lab.machines.report(notice=True, preempted=True, phase="stopped")
     lab.cloud.preempt("demo-tpu-g1", notice=True)

@@ -8,7 +8,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.units import Duration
 from orchestrator.errors import TpuctlError
 from orchestrator.pricing.cost_so_far import cost_so_far
-from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, ControllerKilled, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, QUOTA, ZONE, ControllerKilled, EngineLab, one_zone_spec
 from tests.kit.records import record_of
 
 CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
@@ -17,7 +17,7 @@ CREATE, DELETE = "tpu.queuedResources.create", "tpu.queuedResources.delete"
 def queued(**overrides):
     """Return a spec whose TPU is asked for through the queue."""
     base = {"tpu__request": "queued", "vm": "none", "watch__poll": Duration(60)}
-    return a_spec(**{**base, **overrides})
+    return one_zone_spec(**{**base, **overrides})
 
 
 def ready(lab):
@@ -137,7 +137,7 @@ def test_down_finds_a_request_without_record_and_bucket(lab):
     controller.want()
     controller.run(seconds=60)
     controller.cloud.buckets.delete(lab.bucket)
-    elsewhere = lab.controller(a_spec(vm="none"), state="another computer")
+    elsewhere = lab.controller(one_zone_spec(vm="none"), state="another computer")
     assert elsewhere.record == record_of(fence=elsewhere.record.fence)
     assert elsewhere.deletion().machines() == ()
     assert lab.queued() == {}
@@ -175,7 +175,7 @@ def test_a_controller_killed_after_the_request_finds_it_again(lab):
 def test_a_change_of_request_keeps_what_runs_and_forgets_nothing(lab):
     """The running TPU stays; when it is lost the next one is asked for directly, and the queue is emptied."""
     lab.up(queued())
-    controller = lab.up(a_spec(vm="none"))
+    controller = lab.up(one_zone_spec(vm="none"))
     assert lab.nodes() == {"demo-tpu-g1": NodeState.READY}
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.wait(5)

@@ -7,11 +7,11 @@ import pytest
 
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import ControllerKilled, EngineLab, a_spec
+from tests.engine.engine_lab import ControllerKilled, EngineLab, one_zone_spec
 
 THREE = ["us-central1-b", "us-central1-c", "us-central1-f"]
 THERE = {"tpu__zones": THREE, "tpu__type": "v2-8", "tpu__runtime": "tpu-ubuntu2204-base", "vm": "none"}
-RACE = a_spec(tpu__strategy="race", **THERE)
+RACE = one_zone_spec(tpu__strategy="race", **THERE)
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_down_in_the_middle_of_a_race_leaves_nothing(slow):
 
 def test_failover_asks_no_more_than_before(slow):
     """One zone at a time, and no question about a race."""
-    controller = slow.up(a_spec(**THERE))
+    controller = slow.up(one_zone_spec(**THERE))
     assert asked(controller) == {THREE[0]: 1}
     assert slow.objects(object_names.CLAIM) == []
     assert controller.record.race.round == 0

@@ -15,7 +15,7 @@ from orchestrator.errors import (
     TransientError,
 )
 from orchestrator.google.objects import GcsStore
-from tests.engine.engine_lab import ZONE, a_spec
+from tests.engine.engine_lab import ZONE, one_zone_spec
 from tests.kit.records import changed
 
 READ = GcsStore.read
@@ -161,7 +161,7 @@ def test_one_bucket_serves_one_deployment(lab):
     """The record of another deployment is not taken for ours."""
     lab.up()
     with pytest.raises(ConflictError, match="demo"):
-        lab.controller(a_spec(name="other", bucket__name=lab.bucket), state="other")
+        lab.controller(one_zone_spec(name="other", bucket__name=lab.bucket), state="other")
 
 
 def test_every_mutating_call_has_its_intent_before_and_its_result_after(lab):

@@ -4,7 +4,7 @@ import pytest
 
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.errors import LocalCloudError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, one_zone_spec
 
 READY = {"demo-tpu-g2": NodeState.READY}
 
@@ -135,7 +135,7 @@ def test_a_preemptible_node_that_ends_after_24_hours_is_replaced(lab):
 def test_a_node_deleted_by_hand_is_replaced(lab):
     """Somebody else's delete is a preemption like any other."""
     controller = lab.up()
-    controller.cloud.nodes.delete("demo-tpu-g1", a_spec().tpu.zones[0])
+    controller.cloud.nodes.delete("demo-tpu-g1", one_zone_spec().tpu.zones[0])
     controller.up()
     lab.wait(10)
     assert lab.nodes() == READY
@@ -167,10 +167,10 @@ def test_a_node_preempted_while_it_is_created_is_replaced(lab):
 @pytest.mark.parametrize("how", ["stopped", "preempted"])
 def test_a_vm_that_stopped_is_started_and_keeps_its_disk(lab, how):
     """The VM is started, never created again."""
-    spec = a_spec(vm__spot=how == "preempted")
+    spec = one_zone_spec(vm__spot=how == "preempted")
     controller = lab.up(spec)
     if how == "stopped":
-        controller.cloud.vms.stop("demo-vm", a_spec().tpu.zones[0])
+        controller.cloud.vms.stop("demo-vm", one_zone_spec().tpu.zones[0])
     else:
         lab.cloud.preempt("demo-vm", notice=False)
     lab.clock.advance(2)
@@ -184,7 +184,7 @@ def test_a_vm_that_stopped_is_started_and_keeps_its_disk(lab, how):
 def test_a_vm_deleted_by_hand_is_created_again(lab):
     """Its absence counts after a second look."""
     controller = lab.up()
-    controller.cloud.vms.delete("demo-vm", a_spec().tpu.zones[0])
+    controller.cloud.vms.delete("demo-vm", one_zone_spec().tpu.zones[0])
     lab.clock.advance(2)
     assert controller.one_pass().plan.empty
     controller.up()
@@ -202,7 +202,7 @@ def test_a_dead_worker_machine_is_looked_after_over_ssh(lab):
 @pytest.mark.parametrize("poll", ["15s", "90s", "300s"])
 def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
     """READY, silent and not reachable by SSH: that is a preemption too, however seldom one looks."""
-    controller = lab.up(a_spec(watch__poll=poll))
+    controller = lab.up(one_zone_spec(watch__poll=poll))
     lab.cloud.kill_worker("demo-tpu-g1", 0)
     lab.remote.error = "no route to host"
     controller.run(lambda r: controller.record.node.incarnation == 2, passes=200)
@@ -215,7 +215,7 @@ def test_a_node_out_of_reach_for_five_minutes_is_replaced(lab, poll):
 def test_every_worker_of_a_slice_gets_the_code(lab):
     """A slice of four hosts whose machines came up without the job is pushed to as a whole."""
     lab.machines.silent = True
-    lab.up(a_spec(tpu__type="v5litepod-16"))
+    lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     assert lab.remote.pushes == [[f"demo-tpu-g1-w{index}" for index in range(4)]]
     assert len(lab.machines.running) == 4
 
@@ -223,7 +223,7 @@ def test_every_worker_of_a_slice_gets_the_code(lab):
 def test_what_was_asked_for_carries_labels_key_and_account(lab):
     """Node and VM can be found by label and open only to the deployment's key."""
     controller = lab.up()
-    nodes = controller.cloud.nodes.labelled("tpuctl-deployment", "demo", a_spec().tpu.zones)
+    nodes = controller.cloud.nodes.labelled("tpuctl-deployment", "demo", one_zone_spec().tpu.zones)
     assert isinstance(nodes, Present)
     assert nodes.value[0].labels["tpuctl-incarnation"] == "1"
     for machine in lab.cloud.machines():
@@ -240,8 +240,8 @@ def test_only_spot_machines_are_preempted_here(lab):
 
 def test_a_vm_whose_create_had_no_answer_is_found_where_an_earlier_file_wanted_it(lab):
     """Killed right after it was asked for; the file names other zones by now. A second one would be billed too."""
-    killed = lab.controller(a_spec(tpu__zones=[OTHER_ZONE]))
+    killed = lab.controller(one_zone_spec(tpu__zones=[OTHER_ZONE]))
     killed.want()
     killed.one_pass()
-    lab.up(a_spec(tpu__zones=[ZONE]))
+    lab.up(one_zone_spec(tpu__zones=[ZONE]))
     assert lab.mutations()["compute.instances.insert"] == 1

@@ -9,9 +9,9 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.errors import AuthError, ConflictError, QuotaError, TpuctlError
 from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
-from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import MUTATING, OTHER_ZONE, QUOTA, ZONE, EngineLab, one_zone_spec
 
-BOTH = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+BOTH = one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE])
 WAITS = quota_wait(ZONE).text
 DONE_BEAT = b'{"phase": "done", "incarnation": 1, "worker": 0, "workers": 1, "committed_step": 5}'
 
@@ -27,7 +27,7 @@ def the_one_node(lab):
 def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
     """The first zone has none, the second one serves."""
     lab.change(stockouts=frozenset({ZONE}))
-    controller = lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    controller = lab.up(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     assert controller.record.node.zone == OTHER_ZONE
     assert the_one_node(lab) == "demo-tpu-g2"
     assert controller.record.refusals == ()
@@ -36,7 +36,7 @@ def test_a_stockout_inside_the_operation_moves_on_to_the_next_zone(lab):
 def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_returns(lab):
     """The pauses grow to their cap, so the creates of an hour are bounded (I5); what returns is used."""
     lab.change(stockouts=frozenset({ZONE, OTHER_ZONE}))
-    controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
+    controller = lab.controller(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     controller.want()
     controller.run(seconds=900, passes=1000)
     asked = [(e.data["zone"], e.at) for e in controller.events if e.kind == "node-create"]
@@ -157,10 +157,10 @@ V4 = {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "tpu__runtime": "tpu
 def test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed(lab):
     """The error names the type that is there; with it in the file the next `up` makes everything."""
     with pytest.raises(TpuctlError, match="TPU-125") as refused:
-        lab.up(a_spec(**V4, vm__machine="e2-small"))
+        lab.up(one_zone_spec(**V4, vm__machine="e2-small"))
     assert "n1-standard-1" in refused.value.hint
     assert (lab.mutations()["tpu.nodes.create"], lab.nodes()) == (0, {})
-    lab.up(a_spec(**V4, vm__machine="n1-standard-1"))
+    lab.up(one_zone_spec(**V4, vm__machine="n1-standard-1"))
     assert (len(lab.nodes()), len(lab.vms())) == (1, 1)
 
 
@@ -212,7 +212,7 @@ def test_an_answer_lost_on_any_write_of_the_bucket_stops_nothing(lab, position):
 @pytest.mark.parametrize("method", ["tpu.nodes.delete", "tpu.nodes.create", "compute.instances.start"])
 def test_an_answer_lost_on_the_way_back_doubles_nothing(lab, method):
     """The same for the calls of a recovery."""
-    controller = lab.up(a_spec(vm__spot=True))
+    controller = lab.up(one_zone_spec(vm__spot=True))
     lab.cloud.fail_next(method, ["drop-answer"])
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     lab.cloud.preempt("demo-vm", notice=False)
@@ -269,7 +269,7 @@ def test_a_vm_that_cannot_be_had_is_asked_for_again_in_a_bounded_way(lab, case):
 
 def test_a_vm_that_cannot_be_started_is_asked_in_a_bounded_way(lab):
     """A stockout on start is met with ever longer pauses (I5)."""
-    controller = lab.up(a_spec(vm__spot=True))
+    controller = lab.up(one_zone_spec(vm__spot=True))
     lab.change(stockouts=frozenset({ZONE}))
     lab.cloud.preempt("demo-vm", notice=False)
     controller.run(seconds=900, passes=1000)

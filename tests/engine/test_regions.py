@@ -5,12 +5,12 @@ import pytest
 from orchestrator.contract.bucket import object_names
 from orchestrator.domain.names import region_of
 from orchestrator.domain.observation import NodeState
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, ControllerKilled, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, ControllerKilled, EngineLab, one_zone_spec
 
 AWAY, FURTHER = "us-west4-a", "us-central1-a"
 TWO = {"tpu__zones": [ZONE, AWAY], "tpu__across_regions": True}
-SPEC = a_spec(**TWO, vm="none")
-RACE = a_spec(
+SPEC = one_zone_spec(**TWO, vm="none")
+RACE = one_zone_spec(
     tpu__zones=[ZONE, AWAY, OTHER_ZONE, FURTHER], tpu__across_regions=True, tpu__strategy="race", vm="none"
 )
 
@@ -55,7 +55,7 @@ def test_down_sweeps_both_regions_also_after_the_file_names_one(lab):
     lab.up(SPEC)
     lab.wait(120)
     assert where(lab) == [AWAY]
-    other = lab.controller(a_spec(vm="none"))
+    other = lab.controller(one_zone_spec(vm="none"))
     assert other.deletion().machines() == ()
     assert where(lab) == []
 
@@ -105,7 +105,7 @@ def test_a_race_stays_in_one_region_and_goes_on_in_the_other(tmp_path):
 def test_a_race_over_regions_asks_in_all_of_them(tmp_path):
     """Where the file says race-regions."""
     lab = EngineLab(tmp_path, latency="realistic")
-    spec = a_spec(**TWO, tpu__strategy="race-regions", vm="none")
+    spec = one_zone_spec(**TWO, tpu__strategy="race-regions", vm="none")
     controller = lab.controller(spec)
     controller.want()
     controller.run(lambda r: len(where(lab)) > 1)
@@ -114,7 +114,7 @@ def test_a_race_over_regions_asks_in_all_of_them(tmp_path):
 
 def test_a_bucket_in_a_multi_region_is_made_and_accepted(lab):
     """It lies in no region, and no TPU is refused for it."""
-    lab.up(a_spec(**TWO, bucket__location="eu", vm="none"))
+    lab.up(one_zone_spec(**TWO, bucket__location="eu", vm="none"))
     assert location(lab) == "eu"
     assert lab.get(object_names.RECORD) is not None
     assert where(lab) == [ZONE]

@@ -1,7 +1,7 @@
 """Nobody ever comes back: the TPU's own timer ends its bill."""
 
 from orchestrator.emulator.state.billing import bill
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.safety_nets import MINUTE, ask
 
 TTL = 2 * 3600.0
@@ -10,7 +10,7 @@ TTL = 2 * 3600.0
 def abandoned(tmp_path, **watch):
     """Return a deployment that is up, and whose controller and computer are dead."""
     lab = EngineLab(tmp_path)
-    lab.up(a_spec(watch__ttl="2h", **watch))
+    lab.up(one_zone_spec(watch__ttl="2h", **watch))
     return lab, lab.clock.now()
 
 
@@ -50,7 +50,7 @@ def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
     """They ask the record, not what they were made with; one without a timer in the file is disarmed."""
     for change in ({"watch__ttl": "4h", "watch__self_delete": True}, {"watch__ttl": "2h"}):
         lab, _ = abandoned(tmp_path / str(len(change)), watch__self_delete=True)
-        lab.up(a_spec(**change))
+        lab.up(one_zone_spec(**change))
         minutes(lab, int(TTL / MINUTE) + 20)
         assert [name for name in running(lab) if "tpu" in name]
 
@@ -58,7 +58,7 @@ def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
 def test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits(tmp_path):
     """A fresh lease keeps the timer from acting, however late it is."""
     lab = EngineLab(tmp_path)
-    controller = lab.up(a_spec(watch__ttl="2h", watch__self_delete=True))
+    controller = lab.up(one_zone_spec(watch__ttl="2h", watch__self_delete=True))
     lab.wait(TTL + 3600)
     controller.lease.keep()
     ask(lab.wire.router, lab.cloud, lab.folder / "machines")

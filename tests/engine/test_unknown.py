@@ -7,7 +7,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Response
 from orchestrator.errors import NotFoundError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, one_zone_spec
 
 LOOKS = {
     "nodes": ("tpu.nodes.list", "transient"),
@@ -51,7 +51,7 @@ def test_what_was_lost_meanwhile_is_observed_only_when_lists_are_back(lab, obser
 
 def test_a_zone_hidden_from_the_project_makes_the_whole_list_unknown(lab):
     """One of two zones answers 403: the node may be there, so none is made."""
-    controller = lab.controller(a_spec(tpu__zones=[ZONE, OTHER_ZONE]))
+    controller = lab.controller(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE]))
     controller.want()
     lab.change(hidden_zones=frozenset({OTHER_ZONE}))
     result = controller.one_pass()
@@ -82,7 +82,7 @@ def test_a_partial_list_is_no_proof_of_absence(lab, monkeypatch):
 @pytest.mark.parametrize("way", ["node", "queued"])
 def test_a_create_whose_operation_is_forgotten_is_not_a_failed_one(lab, monkeypatch, way):
     """The service does not know it any more, and a list is old: one absence makes neither a second TPU nor a VM."""
-    controller = lab.controller(a_spec(tpu__request=way))
+    controller = lab.controller(one_zone_spec(tpu__request=way))
     controller.want()
     made = {f"tpu.{'nodes' if way == 'node' else 'queuedResources'}.create": 1, "compute.instances.insert": 1}
     while not made.items() <= lab.mutations().items():
@@ -110,7 +110,7 @@ def test_a_create_whose_operation_is_forgotten_is_not_a_failed_one(lab, monkeypa
 @pytest.mark.parametrize("fault", [ValueError("no such month"), NotFoundError("no such project")])
 def test_an_operation_that_cannot_be_polled_stays_open_and_the_pass_goes_on(lab, monkeypatch, fault):
     """One answer that nobody has foreseen hides that operation, and nothing else."""
-    controller = lab.controller(a_spec())
+    controller = lab.controller(one_zone_spec())
     controller.want()
     while not controller.record.operations:
         controller.one_pass()

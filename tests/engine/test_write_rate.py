@@ -9,7 +9,7 @@ from orchestrator.contract.bucket.object_names import JOURNAL, LEASE, LEASE_RELE
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import LeaseHeldError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, one_zone_spec
 from tests.kit.records import changed
 
 SECOND = 1.0
@@ -69,7 +69,7 @@ def gone(lab, controller):
 @pytest.mark.parametrize("request_by", ["node", "queued"])
 def test_no_object_is_written_twice_in_a_second_from_nothing_to_a_job(lab, written, request_by):
     """Bucket, VM, TPU, code and job, each with its intent and its result."""
-    lab.up(a_spec(tpu__request=request_by))
+    lab.up(one_zone_spec(tpu__request=request_by))
     assert too_soon(written) == {}
     assert written[RECORD]
 
@@ -88,7 +88,7 @@ def test_no_object_is_written_twice_in_a_second_while_a_lost_tpu_is_replaced(lab
 
 def test_a_race_over_zones_is_one_write(lab, written):
     """Two TPUs are asked for at once: their intents are in the record together, before any of them."""
-    lab.up(a_spec(tpu__zones=[ZONE, OTHER_ZONE], tpu__strategy="race"))
+    lab.up(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], tpu__strategy="race"))
     assert lab.mutations()["tpu.nodes.create"] == 2
     assert too_soon(written) == {}
 

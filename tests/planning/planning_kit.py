@@ -3,7 +3,7 @@
 from orchestrator.config.adapter import restore
 
 
-def make_spec(**overrides):
+def a_spec(**overrides):
     """Return a valid Spec; keys are dotted with `__`, for example tpu__spot=False."""
     data = {
         "name": "demo",

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.domain.observation import Bucket, ForeignBucket, ForeignNode, Node, NodeState
 from orchestrator.planning.adoption import bucket_obstacles, differing_lines, is_adopted, obstacles
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 ACCOUNT = "1-compute@developer.gserviceaccount.com"
 ALL_APIS = "https://www.googleapis.com/auth/cloud-platform"
@@ -24,7 +24,7 @@ def spec(**more):
         "tpu__zones": ["europe-west4-b"],
         "tpu__runtime": "v2-alpha-tpuv5-lite",
     }
-    return make_spec(**{**wanted, **more})
+    return a_spec(**{**wanted, **more})
 
 
 def test_a_vm_that_fits_has_neither_obstacle_nor_difference():

@@ -6,7 +6,7 @@ import pytest
 
 from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.planning.drift import changed, drift_notes
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import vm, world
 
 AS_WANTED = vm(machine="e2-small", disk_gb=50, external_ip="203.0.113.7")
@@ -24,16 +24,16 @@ AS_WANTED = vm(machine="e2-small", disk_gb=50, external_ip="203.0.113.7")
 def test_each_difference_is_named(fields, said):
     """What the VM has comes first, then what is wanted."""
     found = replace(AS_WANTED, **fields)
-    assert changed(make_spec(vm={}), found) == (said,)
-    (text,) = drift_notes(make_spec(vm={}), world(vm=Present(found)))
+    assert changed(a_spec(vm={}), found) == (said,)
+    (text,) = drift_notes(a_spec(vm={}), world(vm=Present(found)))
     assert said in text
     assert text.endswith("`tpuctl down`, `tpuctl up`")
 
 
 def test_nothing_is_said_of_a_vm_that_is_right_unknown_absent_or_unwanted():
     """Facts that the cloud did not show are no differences."""
-    spec = make_spec(vm={})
+    spec = a_spec(vm={})
     assert drift_notes(spec, world(vm=Present(AS_WANTED))) == ()
     assert drift_notes(spec, world(vm=Present(vm(state=VmState.TERMINATED)))) == ()
     assert drift_notes(spec, world(vm=Absent())) == ()
-    assert drift_notes(make_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()
+    assert drift_notes(a_spec(vm="none"), world(vm=Present(vm(spot=True)))) == ()

@@ -22,7 +22,7 @@ from orchestrator.planning.fleet.tasks import (
     unfinished,
     waiting_copies,
 )
-from tests.engine.engine_lab import a_spec
+from tests.engine.engine_lab import one_zone_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import world
 
@@ -31,7 +31,7 @@ CONTROLLER = SlurmController("10.0.0.2", 6817, "slurm-abc.tar.gz")
 
 def a_fleet(nodes=3, **more):
     """Return the spec of a fleet."""
-    spec = a_spec(job__command=FLEET_COMMAND, **more)
+    spec = one_zone_spec(job__command=FLEET_COMMAND, **more)
     return replace(spec, fleet=FleetSpec(nodes))
 
 
@@ -65,7 +65,7 @@ def test_a_fleets_own_deployment_asks_for_no_tpu():
     observed = world(bucket=Present(Bucket("b", "europe-west4")), nodes=Present(()))
     record = record_of(started_at=observed.observed_at, bundle="b", agent="a", bucket_ready=True)
     # Without a VM, which would have to come first.
-    own, alone = a_fleet(vm="none"), a_spec(vm="none")
+    own, alone = a_fleet(vm="none"), one_zone_spec(vm="none")
     assert Kind.NODE not in {c.kind for c in decide(own, observed, record, 0.0).changes}
     assert Kind.NODE in {c.kind for c in decide(alone, observed, record, 0.0).changes}
 
@@ -82,7 +82,7 @@ def test_what_a_fleet_cannot_be_is_refused(changes, key):
     """Before anything is made."""
     given = {k: v for k, v in changes.items() if k != "nodes"}
     spec = replace(
-        a_spec(**{"job__command": FLEET_COMMAND, **given}), fleet=FleetSpec(changes.get("nodes", 2))
+        one_zone_spec(**{"job__command": FLEET_COMMAND, **given}), fleet=FleetSpec(changes.get("nodes", 2))
     )
     assert key in {p.setting for p in run_rules(spec, load_catalog()) if p.level is Level.STOP}
 

@@ -6,7 +6,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.machines.capacity import after_preemption
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.planning.save_interval import SaveInterval, planned_interval, reported_interval
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 ZONE, KIND = "europe-west4-a", "v5litepod-8"
 
@@ -26,7 +26,7 @@ def lost(*lifetimes):
 
 def test_before_any_observation_the_figures_are_assumed():
     """Young's square root of 2 x 5 s x 2 h."""
-    spec = make_spec(job__checkpoint__every="auto")
+    spec = a_spec(job__checkpoint__every="auto")
     found = planned_interval(spec, (), KIND, ZONE)
     assert (
         found.text
@@ -36,7 +36,7 @@ def test_before_any_observation_the_figures_are_assumed():
 
 def test_a_zone_with_short_lifetimes_gets_a_shorter_interval_and_another_does_not():
     """The capacity history counts before the first machine of this deployment is lost."""
-    spec = make_spec(job__checkpoint__every="auto", job__checkpoint__save_pause=3.0)
+    spec = a_spec(job__checkpoint__every="auto", job__checkpoint__save_pause=3.0)
     history = lost(1200.0, 1200.0, 1200.0)
     short, other = (planned_interval(spec, history, KIND, zone) for zone in (ZONE, "europe-west4-b"))
     assert (
@@ -50,7 +50,7 @@ def test_a_zone_with_short_lifetimes_gets_a_shorter_interval_and_another_does_no
 @pytest.mark.parametrize(("every", "text"), [("10m", "every 10 min 0 s"), (None, None)])
 def test_what_the_file_fixes_needs_no_reason(every, text):
     """Without the setting the job decides, and nothing is said."""
-    found = planned_interval(make_spec(job__checkpoint__every=every), lost(60.0), KIND, ZONE)
+    found = planned_interval(a_spec(job__checkpoint__every=every), lost(60.0), KIND, ZONE)
     assert (found and found.text) == text
 
 

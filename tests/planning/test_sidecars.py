@@ -14,7 +14,7 @@ from orchestrator.planning.sidecars import log_folder, sidecars, with_settings
 from orchestrator.planning.whole_plan import plan_from_nothing
 from tests.kit.records import changed
 from tests.planning import worlds
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 BOTH = SidecarsSpec(TensorboardSpec(), JupyterSpec(on="tpu"))
 
@@ -107,7 +107,7 @@ def test_the_folder_of_the_logs():
 )
 def test_a_setting_that_cannot_work_is_refused(settings, key, hint):
     """Each finding names its key and a way out."""
-    (problem,) = run_rules(make_spec(**settings), load_catalog())
+    (problem,) = run_rules(a_spec(**settings), load_catalog())
     assert problem.setting == key
     assert hint in problem.hint
 
@@ -115,4 +115,4 @@ def test_a_setting_that_cannot_work_is_refused(settings, key, hint):
 def test_two_sidecars_may_have_one_port_on_two_machines():
     """Each machine has its own loopback address."""
     both = {"tensorboard": {"port": 7000}, "jupyter": {"port": 7000, "on": "tpu"}}
-    assert run_rules(make_spec(sidecars=both), load_catalog()) == []
+    assert run_rules(a_spec(sidecars=both), load_catalog()) == []

@@ -11,10 +11,10 @@ from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
 from orchestrator.planning.update_record import update_record
 from orchestrator.planning.vm import decide_vm
 from tests.kit.records import changed, record_of
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import NOW, vm, world
 
-SPEC = make_spec(vm={})
+SPEC = a_spec(vm={})
 
 
 def observed(*looks):

@@ -7,7 +7,7 @@ from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.planning.whole_plan import plan_from_nothing
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 CATALOG = load_catalog()
 ZONES = sorted(CATALOG.zones)
@@ -15,7 +15,7 @@ ZONES = sorted(CATALOG.zones)
 
 def test_the_plan_from_nothing_is_what_up_does():
     """The three resources side by side, the code, and the job where machines do not start it themselves."""
-    plan = plan_from_nothing(make_spec(), CATALOG.accelerator("v5litepod-16"), "b", "a")
+    plan = plan_from_nothing(a_spec(), CATALOG.accelerator("v5litepod-16"), "b", "a")
     kinds = [(c.kind, c.verb) for c in plan.changes]
     assert kinds[:3] == [(Kind.BUCKET, Verb.CREATE), (Kind.VM, Verb.CREATE), (Kind.NODE, Verb.CREATE)]
     assert (Kind.BUNDLE, Verb.CREATE) in kinds
@@ -24,7 +24,7 @@ def test_the_plan_from_nothing_is_what_up_does():
 
 def test_a_deployment_without_vm_has_none_in_its_plan():
     """`vm: none` is allowed."""
-    plan = plan_from_nothing(make_spec(vm="none"), CATALOG.accelerator("v5litepod-16"), "b", "a")
+    plan = plan_from_nothing(a_spec(vm="none"), CATALOG.accelerator("v5litepod-16"), "b", "a")
     assert Kind.VM not in {c.kind for c in plan.changes}
 
 
@@ -48,7 +48,7 @@ def test_the_whole_plan_comes_to_rest_for_every_valid_file(zone, choice, vm, spo
         parts["vm"] = "none"
     if adopt:
         parts |= {"bucket__adopt": True, "bucket__name": "a-bucket"}
-    spec = make_spec(**parts)
+    spec = a_spec(**parts)
     if run_rules(spec, CATALOG):
         return
     plan = plan_from_nothing(spec, CATALOG.accelerator(name), "b", "a")

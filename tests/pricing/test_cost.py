@@ -4,14 +4,14 @@ import pytest
 
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.pricing.cost import Meter, estimate, hourly, to_budget, to_ttl
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 ZONE = "europe-west4-b"
 
 
 def price(zone=ZONE, **overrides):
     """Return the hourly price of a deployment with overrides."""
-    return hourly(make_spec(**overrides), load_catalog(), zone)
+    return hourly(a_spec(**overrides), load_catalog(), zone)
 
 
 def test_every_part_of_a_deployment_has_its_line():

@@ -14,7 +14,7 @@ from orchestrator.domain.record import Span, first_incarnations, lifetimes
 from orchestrator.pricing.cost_breakdown import StoredAmount, cost_breakdown
 from orchestrator.pricing.cost_so_far import cost_so_far
 from orchestrator.pricing.use_spans import Use, use_spans
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import heartbeat, record
 
 DATA = Path(__file__).parents[2] / "orchestrator" / "data"
@@ -47,7 +47,7 @@ def vm_price(kind, item, region, column="on_demand_usd"):
 
 def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_preemption_of_the_job():
     """It was READY for a moment beside the winner, whose time goes on being the job's."""
-    spec = make_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
+    spec = a_spec(tpu__type="v5litepod-8", tpu__zones=["europe-west4-b"], vm="none")
     won = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0)
     lost = Span(Kind.NODE, "demo-tpu-g2", "europe-west4-b", T0 + 10, T0 + 70)
     heartbeats = [
@@ -66,7 +66,7 @@ def lifetime(chance):
     kind = chance.choice([("v5e", "v5litepod-8"), ("v5e", "v5litepod-1"), ("v6e", "v6e-4")])
     zones = ["us-east5-a", "us-east5-b"] if kind[0] == "v6e" else ["europe-west4-b"]
     spot, with_vm = chance.random() < 0.8, chance.random() < 0.7
-    spec = make_spec(
+    spec = a_spec(
         tpu__type=kind[1], tpu__zones=zones, tpu__spot=spot,
         **({"vm__zone": zones[0]} if with_vm else {"vm": "none"}),
     )  # fmt: skip
@@ -129,7 +129,7 @@ def test_the_sums_are_those_of_a_calculation_by_hand(seed):
     assert found.preemptions_usd == pytest.approx(hand.get("lost", 0) + hand.get("recovering", 0), rel=0.01)
 
 
-SPEC = make_spec(tpu__type="v5litepod-8", watch__budget_usd=10.0, watch__ttl="2d")
+SPEC = a_spec(tpu__type="v5litepod-8", watch__budget_usd=10.0, watch__ttl="2d")
 NODE = Span(Kind.NODE, "demo-tpu-g1", "europe-west4-b", T0, T0 + 7200)
 VM = Span(Kind.VM, "demo-vm", "europe-west4-b", T0)
 
@@ -155,7 +155,7 @@ def test_without_a_report_the_use_is_not_known_and_not_called_training():
     (Phase.SETUP, {"starting"}), (Phase.DONE, {"starting", "not known", "idle"})])  # fmt: skip
 def test_a_job_that_tells_no_step_was_not_starting_all_the_time(phase, uses):
     """Nobody knows what its time went into, once it had been started."""
-    spec = make_spec(vm="none")
+    spec = a_spec(vm="none")
     known = record(spans=(Span(Kind.NODE, "demo-tpu-g1", "us-central1-b", T0),), started_at=T0)
     reported = heartbeat(phase=phase, updated=T0 + 900, step=None, timings={"spawned": T0 + 300.0})
     found = cost_breakdown(spec, CATALOG, known, [reported], T0 + 3600)

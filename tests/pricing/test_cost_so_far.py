@@ -11,11 +11,11 @@ from orchestrator.domain.record import Span
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost import Meter, estimate, hourly
 from orchestrator.pricing.cost_so_far import cost_so_far, rates_now
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import NOW, record, world
 
 CATALOG = load_catalog()
-SPEC = make_spec(tpu__type="v5litepod-8")
+SPEC = a_spec(tpu__type="v5litepod-8")
 ZONE = SPEC.tpu.zones[0]
 
 

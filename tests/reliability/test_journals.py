@@ -14,7 +14,7 @@ from orchestrator.domain.observation import NodeState
 from orchestrator.engine.records.rebuild_record import _entry, rebuilt
 from orchestrator.engine.records.record_format import stored_values
 from orchestrator.errors import TpuctlError
-from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, ZONE, EngineLab, one_zone_spec
 from tests.kit.figures import record_figures
 from tests.reliability.damage import depth
 from tests.reliability.test_torn_state import store_of
@@ -42,7 +42,7 @@ class JournalledRun:
 
     def __init__(self, seed, folder):
         self.dice = random.Random(seed)
-        self.spec = a_spec(tpu__zones=[ZONE, OTHER_ZONE])
+        self.spec = one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE])
         self.lab = EngineLab(folder)
         self.lab.up(self.spec)
         for _ in range(self.dice.randint(2, 6)):

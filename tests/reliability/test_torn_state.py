@@ -28,7 +28,7 @@ from orchestrator.engine.records.record_format import encode, stored_values
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError
 from orchestrator.google.objects import GcsStore
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.kit.wire import clients
@@ -171,7 +171,7 @@ def test_no_damage_ends_a_deployment_before_its_time(tmp_path, over):
     A damaged one is reported, since nothing here ends that deployment.
     """
     said = []
-    spec = a_spec(watch__ttl="1d")
+    spec = one_zone_spec(watch__ttl="1d")
     folder = tmp_path / "local-project" / "demo"
     folder.mkdir(parents=True)
     begun = 1_800_000_000.0

@@ -14,7 +14,7 @@ from orchestrator.report.curve_points import losses
 from orchestrator.report.page import PageFacts
 from orchestrator.report.summary import summarise
 from tests.kit.records import record_of
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 T = 1_800_000_000.0
 ZONE = "europe-west4-b"
@@ -38,7 +38,7 @@ def heartbeat(incarnation, began, step, resumed_from=None, **more):
 
 def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reason="", now=T + 5000, **more):
     """Return all that a report contains; the texts are what others could have written."""
-    spec = replace(make_spec(), name=name)
+    spec = replace(a_spec(), name=name)
     heartbeats = (
         heartbeat(1, T, 120, message=message),
         heartbeat(2, T + 1200, 260, 113),

@@ -28,13 +28,13 @@ os.replace(path + ".tmp", path)
 DIGEST = hashlib.sha256(AGENT).hexdigest()
 
 
-def make_spec(name: str = "demo", **job) -> Spec:
+def a_job_spec(name: str = "demo", **job) -> Spec:
     """Return a deployment, with *job* settings of its own."""
     values = {"command": "python3 train.py", **job}
     return Spec(name=name, tpu=TpuSpec("v5litepod-8", ("europe-west4-b",)), job=JobSpec(**values))
 
 
-def make_target(**values) -> MachineTarget:
+def a_target(**values) -> MachineTarget:
     """Return a TPU worker, with other *values*."""
     base = MachineTarget(
         "tpu", "proj", "bucket", 3, "a" * 64, DIGEST, True, node="demo-tpu-g3", zone="europe-west4-b"

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from orchestrator.scripts.render import task_script
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 
 PROGRAM = """\
 import json, os, sys
@@ -18,7 +18,7 @@ def variables_of_task(machine: Path, number: int) -> dict[str, str]:
     script = machine / "slurm" / "spool" / "job7" / "slurm_script"
     for folder in (script.parent, machine / "log"):
         folder.mkdir(parents=True)
-    script.write_text(task_script(make_spec(), make_target(), "sweep", [{"lr": "1"}, {"lr": "2"}]))
+    script.write_text(task_script(a_job_spec(), a_target(), "sweep", [{"lr": "1"}, {"lr": "2"}]))
     (machine / "machine.env").write_text("WORKER_ID=0\nTPUCTL_WORKERS=1\n")
     (machine / "job.env").write_text(
         "TPUCTL_NODE='fleet-002-tpu-g3'\nZONE='us-central1-c'\nTPUCTL_SETUP='x'\n"

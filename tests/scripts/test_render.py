@@ -24,27 +24,27 @@ from orchestrator.scripts.render import (
     stop_seconds,
 )
 from orchestrator.scripts.shipped import begin_script
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
 VARIANTS = {
-    "tpu": (make_spec(), make_target()),
-    "tpu without job": (make_spec(run_on="vm"), make_target(runs_job=False)),
-    "vm with job": (make_spec(run_on="vm"), make_target(role="vm", tpu_address="10.0.0.2")),
-    "vm without job": (make_spec(), make_target(role="vm", runs_job=False)),
+    "tpu": (a_job_spec(), a_target()),
+    "tpu without job": (a_job_spec(run_on="vm"), a_target(runs_job=False)),
+    "vm with job": (a_job_spec(run_on="vm"), a_target(role="vm", tpu_address="10.0.0.2")),
+    "vm without job": (a_job_spec(), a_target(role="vm", runs_job=False)),
     "sidecars": (
         dataclasses.replace(
-            make_spec(), sidecars=SidecarsSpec(TensorboardSpec(logdir="it's"), JupyterSpec())
+            a_job_spec(), sidecars=SidecarsSpec(TensorboardSpec(logdir="it's"), JupyterSpec())
         ),
-        make_target(role="vm", runs_job=False),
+        a_target(role="vm", runs_job=False),
     ),
-    "bucket": (make_spec(checkpoint=CheckpointSpec("orbax", "bucket")), make_target()),
-    "path": (make_spec(checkpoint=CheckpointSpec(dir="/data/it's here")), make_target()),
+    "bucket": (a_job_spec(checkpoint=CheckpointSpec("orbax", "bucket")), a_target()),
+    "path": (a_job_spec(checkpoint=CheckpointSpec(dir="/data/it's here")), a_target()),
     "setup and env": (
-        make_spec(setup="pip install 'x' && echo \\", env={"A": "$(id) `id` 'q'"}),
-        make_target(),
+        a_job_spec(setup="pip install 'x' && echo \\", env={"A": "$(id) `id` 'q'"}),
+        a_target(),
     ),
 }
 
@@ -105,7 +105,7 @@ def sourced(text: str, folder: Path, **environment: str) -> dict[str, str]:
 def test_environment_values_survive_bash(locale, tmp_path):
     """Hundreds of hostile values come out of job.env as they went in, and nothing runs."""
     values = {f"E{index}": text for index, text in enumerate(hostile_strings(500))}
-    observed = sourced(machine_scripts(make_spec(env=values), make_target()).job_env, tmp_path, LC_ALL=locale)
+    observed = sourced(machine_scripts(a_job_spec(env=values), a_target()).job_env, tmp_path, LC_ALL=locale)
     assert {key: observed.get(key) for key in values} == values
     assert [path.name for path in tmp_path.iterdir()] == ["job.env"]
 
@@ -114,10 +114,10 @@ def test_environment_values_survive_bash(locale, tmp_path):
 def test_every_free_text_survives_bash(start, tmp_path):
     """Command, setup, names and paths come out as they went in, for each hostile string."""
     for text in NASTY[start : start + 20]:
-        spec = make_spec(
+        spec = a_job_spec(
             name=text, command=text, setup=text, checkpoint=CheckpointSpec(dir="/" + text, marker=text)
         )
-        target = make_target(project=text, bucket=text, node=text, zone=text, role="vm", tpu_address=text)
+        target = a_target(project=text, bucket=text, node=text, zone=text, role="vm", tpu_address=text)
         spec = dataclasses.replace(spec, job=dataclasses.replace(spec.job, run_on="vm"))
         observed = sourced(machine_scripts(spec, target).job_env, tmp_path)
         keys = ["COMMAND", "SETUP", "DEPLOYMENT", "PROJECT", "BUCKET", "CHECKPOINT_MARKER"]
@@ -132,15 +132,15 @@ def test_every_free_text_survives_bash(start, tmp_path):
 @pytest.mark.parametrize(("run_on", "expected"), [("tpu", "local"), ("vm", "t-1")])
 def test_on_a_tpu_the_tpu_is_local(run_on, expected, tmp_path):
     """TensorFlow's resolver asks Google's API for any other name; from a VM it has to."""
-    target = make_target(node="t-1", role=run_on, tpu_address="10.0.0.2")
-    observed = sourced(machine_scripts(make_spec(run_on=run_on), target).job_env, tmp_path)
+    target = a_target(node="t-1", role=run_on, tpu_address="10.0.0.2")
+    observed = sourced(machine_scripts(a_job_spec(run_on=run_on), target).job_env, tmp_path)
     assert observed["TPU_NAME"] == expected
 
 
 def test_a_command_of_64_kib_survives(tmp_path):
     """A very long command is whole, and the startup script still fits into metadata."""
     command = ("echo 'x' \"$y\"; # " * 4096)[: 64 * 1024]
-    scripts = machine_scripts(make_spec(command=command), make_target())
+    scripts = machine_scripts(a_job_spec(command=command), a_target())
     assert sourced(scripts.job_env, tmp_path)["TPUCTL_COMMAND"] == command
     assert len(scripts.startup.encode()) <= 256 * 1024
 
@@ -165,7 +165,7 @@ def test_a_command_of_64_kib_survives(tmp_path):
 def test_what_cannot_reach_the_machine_is_refused(job, where, why):
     """A value that bash or metadata cannot carry is one clear error that names its key."""
     with pytest.raises(UsageError) as caught:
-        machine_scripts(make_spec(**job), make_target())
+        machine_scripts(a_job_spec(**job), a_target())
     assert caught.value.message.startswith(where)
     assert why in caught.value.message
     assert caught.value.hint
@@ -195,14 +195,14 @@ def test_checkpoint_folder_follows_the_root(tmp_path):
         "bucket": "gs://bucket/checkpoints",
     }
     for folder, expected in places.items():
-        text = machine_scripts(make_spec(checkpoint=CheckpointSpec(dir=folder)), make_target()).job_env
+        text = machine_scripts(a_job_spec(checkpoint=CheckpointSpec(dir=folder)), a_target()).job_env
         assert sourced(text, tmp_path, TPUCTL_ROOT="/r")["TPUCTL_CHECKPOINT_DIR"] == expected
 
 
 def test_the_link_waits_longer_than_the_script_that_restarts_a_job():
     """A job with a long grace is stopped by `start-job --restart`; SSH must not give up on it before."""
     for grace in (None, 30.0, 600.0):
-        spec = make_spec(grace=grace)
+        spec = a_job_spec(grace=grace)
         assert stop_seconds(spec) >= (grace or 0) + 20
         waits = int(re.search(r"within (\d+) s", begin_script(restart=True).text)[1])
         assert START_TIMEOUT + stop_seconds(spec) > waits + stop_seconds(spec) + 5

@@ -16,7 +16,7 @@ from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.scripts.render import machine_scripts
 from orchestrator.scripts.shipped import begin_script
 from tests.kit.waiting import until
-from tests.scripts.render_kit import AGENT, DIGEST, ScriptMachine, cloud, make_spec, make_target
+from tests.scripts.render_kit import AGENT, DIGEST, ScriptMachine, a_job_spec, a_target, cloud
 
 __all__ = ["cloud"]
 
@@ -52,7 +52,7 @@ def test_boot_prepares_the_machine_and_starts_the_job(machine, cloud):
     endpoints = "a:1:10.0.0.1,b:2:10.0.0.2,c:3:10.0.0.3"
     cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": endpoints}
     hostile = "'; touch C #\n$(touch C)"
-    done = machine.boot(machine_scripts(make_spec(env={"X": hostile}, command=hostile), make_target()))
+    done = machine.boot(machine_scripts(a_job_spec(env={"X": hostile}, command=hostile), a_target()))
     assert (done.returncode, done.stderr) == (0, "")
     observed = machine.ran()
     facts = [
@@ -79,7 +79,7 @@ def test_the_first_act_of_a_boot_is_a_report(machine, cloud):
     cloud.attributes = {"agent-worker-number": "2", "worker-network-endpoints": "a:1:1,b:2:2,c:3:3"}
     cloud.objects = {}
     machine.cron.write_text("a file where a folder should be")
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 1
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 1
     until(lambda: REPORT in cloud.written, "the first report", 90)
     heartbeat = parse_heartbeat(StoredObject(REPORT, 1, 1, 5.0, cloud.written[REPORT]))
     assert (heartbeat.phase, heartbeat.script, heartbeat.bundle) == (Phase.BOOT, True, "")
@@ -90,7 +90,7 @@ def test_the_first_act_of_a_boot_is_a_report(machine, cloud):
 def test_a_boot_goes_on_while_its_first_report_is_refused(machine, cloud, status):
     """A role that does not count yet, a bucket that is not there yet: it is written as soon as it can be."""
     cloud.refuses = status
-    done = machine.boot(machine_scripts(make_spec(), make_target()))
+    done = machine.boot(machine_scripts(a_job_spec(), a_target()))
     assert (done.returncode, done.stderr) == (0, "")
     machine.ran()
     assert not cloud.written
@@ -101,20 +101,20 @@ def test_a_boot_goes_on_while_its_first_report_is_refused(machine, cloud, status
 def test_a_later_boot_leaves_the_last_report_alone(machine, cloud):
     """That of the agent says where the job was; a machine that lost its disk learns its past from it."""
     cloud.written[".tpuctl/heartbeat/3/0"] = b"the agent's"
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     until(lambda: not started_with("first_heartbeat\0bucket"), "the end of the first report", 90)
     assert cloud.written == {".tpuctl/heartbeat/3/0": b"the agent's"}
 
 
 def test_a_machine_without_the_job_reports_nothing(machine, cloud):
     """Nor does the VM: nobody waits for it."""
-    for target in (make_target(runs_job=False), make_target(role="vm")):
-        assert "first_heartbeat '" not in machine_scripts(make_spec(), target).startup
+    for target in (a_target(runs_job=False), a_target(role="vm")):
+        assert "first_heartbeat '" not in machine_scripts(a_job_spec(), target).startup
 
 
 def test_cron_gets_the_same_environment(machine):
     """The crontab line alone, in cron's bare environment, runs the job with what the boot knew."""
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     machine.ran()
     line = (machine.cron / "tpuctl").read_text().splitlines()[-1]
     assert line.startswith("* * * * * root flock -n -E 75 ")
@@ -130,7 +130,7 @@ def test_cron_gets_the_same_environment(machine):
 
 def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(machine, scratch):
     """Each minute, with cron's bare environment; one process, however often the startup script runs."""
-    scripts = machine_scripts(make_spec(), make_target())
+    scripts = machine_scripts(a_job_spec(), a_target())
     without = {"TPUCTL_HAS_CRON": "no", "TPUCTL_CRON_MINUTE": "0.1"}
     for _ in range(2):
         done = machine.boot(scripts, **without)
@@ -146,25 +146,25 @@ def test_where_there_is_no_cron_a_process_of_ours_starts_the_job_again(machine, 
 
 def test_with_cron_no_timer_of_ours_stands_beside_it(machine):
     """Nothing of ours stands beside it."""
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     machine.ran()
     assert not (machine.root / "minute").exists()
 
 
 def test_apt_is_configured_to_wait_for_its_lock(machine):
     """Where there is an apt; a boot does not fail without it."""
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     assert not (machine.folder / "apt.conf.d").exists()
     (machine.folder / "apt.conf.d").mkdir()
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     assert (machine.folder / "apt.conf.d/90tpuctl").read_text() == 'DPkg::Lock::Timeout "600";\n'
 
 
 @pytest.mark.parametrize("runs_job", [True, False])
 def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(machine, runs_job):
     """Also where the job does not run or was stopped; a machine without the timer has no such line."""
-    target = make_target(expires_at=1_800_000_000.0, runs_job=runs_job)
-    assert machine.boot(machine_scripts(make_spec(), target)).returncode == 0
+    target = a_target(expires_at=1_800_000_000.0, runs_job=runs_job)
+    assert machine.boot(machine_scripts(a_job_spec(), target)).returncode == 0
     if runs_job:
         machine.ran()
     (machine.root / "state/stop").write_text("the job is done")
@@ -179,13 +179,13 @@ def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(machine, 
 
 def test_boot_is_repeatable_and_removes_the_stop_mark(machine):
     """A second boot with other settings replaces the first; a stop of the last life is forgotten."""
-    machine.boot(machine_scripts(make_spec(env={"OLD": "1"}), make_target()))
+    machine.boot(machine_scripts(a_job_spec(env={"OLD": "1"}), a_target()))
     machine.ran()
     (machine.root / "state/stop").write_text("preempted")
     subprocess.run([machine.root / "run-job"], check=True)
     assert not (machine.root / "state/ran-run").exists(), "a stop mark keeps cron from starting the job"
     assert (
-        machine.boot(machine_scripts(make_spec(env={"NEW": "1"}), make_target(incarnation=4))).returncode == 0
+        machine.boot(machine_scripts(a_job_spec(env={"NEW": "1"}), a_target(incarnation=4))).returncode == 0
     )
     observed = machine.ran()
     assert ("OLD" in observed, observed["NEW"], observed["TPUCTL_INCARNATION"]) == (False, "1", "4")
@@ -193,9 +193,9 @@ def test_boot_is_repeatable_and_removes_the_stop_mark(machine):
 
 def test_machine_without_the_job_starts_nothing(machine):
     """The controller VM is prepared, but neither boot nor start-job nor an old crontab runs the job."""
-    machine.boot(machine_scripts(make_spec(), make_target()))
+    machine.boot(machine_scripts(a_job_spec(), a_target()))
     machine.ran()
-    assert machine.boot(machine_scripts(make_spec(), make_target(role="vm", runs_job=False))).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target(role="vm", runs_job=False))).returncode == 0
     assert machine.run([str(machine.root / "start-job")]).returncode == 0
     subprocess.run([machine.root / "run-job"], check=True)
     assert not (machine.cron / "tpuctl").exists()
@@ -206,11 +206,11 @@ def test_machine_without_the_job_starts_nothing(machine):
 
 def test_settings_that_came_over_ssh_win(machine):
     """A job on the VM waits for its TPU; job.env.local brings it and goes before what the boot wrote."""
-    spec = make_spec(run_on="vm")
-    assert machine.boot(machine_scripts(spec, make_target(role="vm"))).returncode == 0
+    spec = a_job_spec(run_on="vm")
+    assert machine.boot(machine_scripts(spec, a_target(role="vm"))).returncode == 0
     subprocess.run([machine.root / "run-job"], check=True)
     assert not (machine.root / "state/ran-run").exists()
-    newer = machine_scripts(spec, make_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
+    newer = machine_scripts(spec, a_target(role="vm", incarnation=7, tpu_address="10.0.0.9"))
     (machine.root / "job.env.local").write_text(newer.job_env)
     done = machine.run(["bash", "-c", begin_script(restart=False).bash(), "begin", str(machine.root)])
     assert (done.returncode, done.stderr) == (0, "")
@@ -237,7 +237,7 @@ def test_a_machine_that_is_not_prepared_says_why(machine, log, reported):
 def test_boot_outlives_a_slow_cloud(machine, cloud):
     """Errors of the metadata server and of the bucket are retried."""
     cloud.failures = 3
-    assert machine.boot(machine_scripts(make_spec(), make_target())).returncode == 0
+    assert machine.boot(machine_scripts(a_job_spec(), a_target())).returncode == 0
     machine.ran()
 
 
@@ -252,7 +252,7 @@ def test_agent_may_come_by_another_way(machine, cloud):
 
     thread = threading.Thread(target=push)
     thread.start()
-    done = machine.boot(machine_scripts(make_spec(), make_target()))
+    done = machine.boot(machine_scripts(a_job_spec(), a_target()))
     thread.join()
     assert done.returncode == 0
     machine.ran()
@@ -262,7 +262,7 @@ def test_agent_may_come_by_another_way(machine, cloud):
 def test_boot_fails_loudly_without_the_agent(machine, cloud, agent, reason):
     """A missing or forged agent is never run; status.json and stderr say why; cron waits for a good one."""
     cloud.objects = {} if agent is None else {f"bundles/agent-{DIGEST}.pyz": agent}
-    done = machine.boot(machine_scripts(make_spec(), make_target()), TPUCTL_FETCH_SECONDS="1")
+    done = machine.boot(machine_scripts(a_job_spec(), a_target()), TPUCTL_FETCH_SECONDS="1")
     assert done.returncode == 1
     assert "boot failed" in done.stderr
     status = machine.status()
@@ -276,7 +276,7 @@ def test_boot_fails_loudly_without_the_agent(machine, cloud, agent, reason):
 def test_boot_fails_loudly_when_a_step_fails(machine):
     """A step that cannot be done is named."""
     machine.cron.write_text("a file where a folder should be")
-    done = machine.boot(machine_scripts(make_spec(), make_target()))
+    done = machine.boot(machine_scripts(a_job_spec(), a_target()))
     assert done.returncode == 1
     assert "mkdir" in machine.status()["message"]
 
@@ -288,7 +288,7 @@ def test_restart_replaces_only_what_was_started_with_other_files(machine, newer)
 
     The startup script or cron may start the agent in the moment before who sent its files does.
     """
-    scripts = machine_scripts(make_spec(), make_target())
+    scripts = machine_scripts(a_job_spec(), a_target())
     machine.boot(scripts)
     machine.ran()
     held = machine.root / "held"
@@ -312,7 +312,7 @@ def test_restart_replaces_only_what_was_started_with_other_files(machine, newer)
 
 def test_shutdown_tells_the_agent(machine):
     """The shutdown script hands notice and settings to the agent; before a boot it does nothing."""
-    scripts = machine_scripts(make_spec(), make_target())
+    scripts = machine_scripts(a_job_spec(), a_target())
     assert machine.run(["bash", "-c", scripts.shutdown]).returncode == 0
     machine.boot(scripts)
     machine.ran()

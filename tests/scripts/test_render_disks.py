@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.scripts.render import machine_scripts
-from tests.scripts.render_kit import ScriptMachine, cloud, make_spec, make_target
+from tests.scripts.render_kit import ScriptMachine, a_job_spec, a_target, cloud
 
 __all__ = ["cloud"]
 
@@ -26,7 +26,7 @@ def machine(tmp_path, cloud) -> ScriptMachine:
 
 def scripts(*disks):
     """Return the scripts of a machine with *disks*."""
-    return machine_scripts(make_spec(), make_target(disks=disks))
+    return machine_scripts(a_job_spec(), a_target(disks=disks))
 
 
 def device(machine: ScriptMachine, number: int, *, formatted: bool = True) -> Path:

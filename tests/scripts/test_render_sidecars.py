@@ -16,7 +16,7 @@ from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.render import machine_scripts, sidecar_script
 from tests.kit.sidecar_kit import fake_environments, free_port
 from tests.kit.waiting import until
-from tests.scripts.render_kit import ScriptMachine, make_spec, make_target, serve
+from tests.scripts.render_kit import ScriptMachine, a_job_spec, a_target, serve
 
 
 def wanted(board: int = 0, jupyter: int = 0):
@@ -25,7 +25,7 @@ def wanted(board: int = 0, jupyter: int = 0):
         TensorboardSpec(port=board, logdir="it's $(here)") if board else "none",
         JupyterSpec(port=jupyter) if jupyter else "none",
     )
-    return replace(make_spec(), sidecars=both)
+    return replace(a_job_spec(), sidecars=both)
 
 
 class SidecarMachine(ScriptMachine):
@@ -35,7 +35,7 @@ class SidecarMachine(ScriptMachine):
         """Boot it with the real agent."""
         digest = agent_zipapp.build(self.folder / "agent.pyz")
         cloud.objects = {f"bundles/agent-{digest}.pyz": (self.folder / "agent.pyz").read_bytes()}
-        target = make_target(role="vm", runs_job=False, agent=digest)
+        target = a_target(role="vm", runs_job=False, agent=digest)
         cache = str(fake_environments(self.folder / "venvs"))
         return self.boot(machine_scripts(spec, target), TPUCTL_VENV_CACHE=cache, **environment)
 
@@ -104,7 +104,7 @@ def machine(tmp_path, cloud):
     one = SidecarMachine(tmp_path, cloud)
     yield one
     if (one.root / "machine.env").exists():
-        one.change_settings(make_spec())
+        one.change_settings(a_job_spec())
     assert one.processes() == []
 
 
@@ -163,7 +163,7 @@ def test_boot_starts_both_on_loopback_and_changes_reach_them(machine, cloud):
 
     machine.change_settings(wanted(jupyter=second))
     assert len((machine.cron / "tpuctl-sidecars").read_text().splitlines()) == 2
-    machine.change_settings(make_spec())
+    machine.change_settings(a_job_spec())
     assert not (machine.cron / "tpuctl-sidecars").exists()
     assert machine.processes() == []
 
@@ -175,7 +175,7 @@ def test_a_sidecar_that_fails_says_so_and_the_boot_goes_on(machine, cloud):
         (folder / "bin/broken").touch()
     digest = agent_zipapp.build(machine.folder / "agent.pyz")
     cloud.objects = {f"bundles/agent-{digest}.pyz": (machine.folder / "agent.pyz").read_bytes()}
-    scripts = machine_scripts(wanted(port), make_target(role="vm", runs_job=False, agent=digest))
+    scripts = machine_scripts(wanted(port), a_target(role="vm", runs_job=False, agent=digest))
     done = machine.boot(scripts, TPUCTL_VENV_CACHE=str(machine.folder / "broken"))
     assert (done.returncode, machine.status()["message"]) == (
         0,
@@ -197,11 +197,11 @@ def test_of_a_slice_worker_0_alone_has_them(machine, cloud):
     """The other workers set up nothing."""
     cloud.attributes = {"agent-worker-number": "1"}
     script = sidecar_script(
-        replace(make_spec(), sidecars=SidecarsSpec(jupyter=JupyterSpec(on="tpu", port=free_port()))),
+        replace(a_job_spec(), sidecars=SidecarsSpec(jupyter=JupyterSpec(on="tpu", port=free_port()))),
         "tpu",
         "b",
     )
-    assert machine.up(cloud, make_spec()).returncode == 0
+    assert machine.up(cloud, a_job_spec()).returncode == 0
     (machine.root / "run-sidecars.local").write_text(script)
     assert machine.run(["bash", str(machine.root / "run-sidecars.local"), "apply"]).returncode == 0
     assert not (machine.cron / "tpuctl-sidecars").exists()

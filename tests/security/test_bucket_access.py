@@ -28,7 +28,7 @@ from orchestrator.emulator.http.storage_xml import xml_routes
 from orchestrator.emulator.state.api_errors import ApiError
 from orchestrator.emulator.state.storage.bucket_policy import MAX_OPERATORS, holds
 from orchestrator.emulator.state.storage.refusals import StorageError
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.records import changed
 
 CONTROL = (
@@ -235,7 +235,7 @@ def test_a_machine_without_the_scope_changes_nothing_elsewhere_and_reads_no_secr
 def test_the_loop_on_a_vm_with_its_own_account_writes_what_the_job_cannot(tmp_path):
     """The job's account keeps to its own; with one account for both a condition would not help."""
     lab = EngineLab(tmp_path)
-    spec = a_spec(watch__on_vm=True, vm__service_account="loop@example.com")
+    spec = one_zone_spec(watch__on_vm=True, vm__service_account="loop@example.com")
     assert not shares_account(spec)
     lab.up(spec)
     record = ".tpuctl/record.json"
@@ -256,7 +256,7 @@ def test_a_deployment_of_before_gets_the_conditions_at_its_next_up(lab):
     controller.records.update(lambda record: changed(record, grants=""))
     controller.up()
     assert not any(b == wide for b in lab.storage.buckets.policy(lab.bucket)["bindings"])
-    assert controller.record.bucket.grants == grants_mark(a_spec())
+    assert controller.record.bucket.grants == grants_mark(one_zone_spec())
     calls = lab.cloud.calls["storage.buckets.setIamPolicy"]
     lab.up()
     assert lab.cloud.calls["storage.buckets.setIamPolicy"] == calls

@@ -7,7 +7,7 @@ import pytest
 
 from orchestrator.app import report
 from orchestrator.domain.ports import StoredObject
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 
 
 class CountingBucket:
@@ -39,7 +39,7 @@ def test_log_and_reports_leave_the_bucket_once():
     bucket = CountingBucket(
         **{name: b"step 1 loss 0.5\n" + b"x" * 99 + b"\n", ".tpuctl/heartbeat/1/0": heartbeat}
     )
-    session, memory = SimpleNamespace(store=bucket, spec=make_spec()), report.ReportCache(bucket)
+    session, memory = SimpleNamespace(store=bucket, spec=a_spec()), report.ReportCache(bucket)
 
     def read():
         heartbeats = memory.heartbeats.read(None).value
@@ -68,7 +68,7 @@ def test_the_log_is_read_for_a_lost_machine_without_a_reported_step(phase, step)
     bucket = CountingBucket(
         **{n: b"step 70 loss 0.5\n" if b is None else json.dumps(b).encode() for n, b in held.items()}
     )
-    session, memory = SimpleNamespace(store=bucket, spec=make_spec()), report.ReportCache(bucket)
+    session, memory = SimpleNamespace(store=bucket, spec=a_spec()), report.ReportCache(bucket)
     heartbeats = memory.heartbeats.read(None).value
     found = report._with_printed_steps(session, heartbeats, memory, ())
     assert found[0].step == step

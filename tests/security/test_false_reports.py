@@ -11,7 +11,7 @@ from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.records.rebuild_record import MAX_NUMBERS_AHEAD, rebuilt
 from orchestrator.engine.records.record_format import decode, encode
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import NOW, heartbeat, node
 
@@ -20,7 +20,7 @@ from tests.planning.worlds import NOW, heartbeat, node
 def test_no_rate_makes_the_record_unreadable(tmp_path, rate):
     """The next command reads it, with what earlier TPUs have cost."""
     lab = EngineLab(tmp_path)
-    spec = a_spec(vm="none", watch__budget_usd=500.0)
+    spec = one_zone_spec(vm="none", watch__budget_usd=500.0)
     first = lab.up(spec)
     number = first.record.node.incarnation
     report = {
@@ -101,7 +101,7 @@ def test_a_time_too_far_away_for_a_date_is_no_forecast():
 def test_the_name_of_a_report_sets_no_incarnation_far_beyond_the_journal(tmp_path):
     """A record that is lost is rebuilt from both; machines write the names of reports."""
     lab = EngineLab(tmp_path)
-    first = lab.up(a_spec(vm="none"))
+    first = lab.up(one_zone_spec(vm="none"))
     lab.put(".tpuctl/heartbeat/999999999/0", b"{}")
     assert rebuilt(first.cloud.store).node.incarnation == first.record.node.incarnation
     lab.put(f".tpuctl/heartbeat/{first.record.node.incarnation + MAX_NUMBERS_AHEAD}/0", b"{}")

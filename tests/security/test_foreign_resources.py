@@ -25,7 +25,7 @@ from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from tests.emulator.emulator_lab import node_body, vm_body
-from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, a_spec
+from tests.engine.engine_lab import OTHER_ZONE, PROJECT, ZONE, EngineLab, one_zone_spec
 from tests.kit.figures import record_figures
 from tests.kit.records import record_of
 from tests.planning.worlds import world
@@ -42,7 +42,7 @@ def test_a_bucket_in_another_region_than_the_tpu_is_a_hard_stop(home, away):
     """In the file, and when such a bucket is found: forty pairs."""
     catalog = load_catalog()
     zone = next(zone for zone in catalog.zones if region_of(zone) == home and catalog.types_in(zone))
-    spec = a_spec(tpu__type=catalog.types_in(zone)[0], tpu__zones=[zone])
+    spec = one_zone_spec(tpu__type=catalog.types_in(zone)[0], tpu__zones=[zone])
     placed = replace(spec, bucket=BucketSpec(location=away))
     assert "bucket.location" in {p.setting for p in run_rules(placed, catalog) if p.level is Level.STOP}
     observed = world(bucket=Present(Bucket("b", away)), nodes=Present(()))
@@ -71,7 +71,7 @@ def test_an_adopted_bucket_is_never_changed_weakened_or_deleted(fields, tmp_path
     lab.bucket = "theirs"
     lab.put("their/data", b"precious")
     before = settings(lab)
-    controller = lab.up(a_spec(bucket__name="theirs", bucket__adopt=True))
+    controller = lab.up(one_zone_spec(bucket__name="theirs", bucket__adopt=True))
     lab.cloud.preempt("demo-tpu-g1", notice=False)
     controller.up()
     assert controller.deletion().machines() == ()

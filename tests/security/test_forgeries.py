@@ -33,7 +33,7 @@ from orchestrator.engine.reconcile import reconciler
 from orchestrator.planning.decide import decide
 from orchestrator.planning.update_record import update_record
 from orchestrator.pricing.cost_breakdown import cost_breakdown
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.kit.records import record_of
 from tests.planning.worlds import node
 
@@ -160,7 +160,7 @@ def test_a_name_that_is_no_workers_is_no_report(name):
 )  # fmt: skip
 def test_one_bad_report_is_unknown_for_its_worker_only(lab, forged):
     """The others are read, the watch goes on, and nothing is made or deleted for it."""
-    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    controller = lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     lab.wait(60)
     controller.one_pass()
     before = lab.mutations()
@@ -174,7 +174,7 @@ def test_one_bad_report_is_unknown_for_its_worker_only(lab, forged):
 @pytest.mark.parametrize("forged", [{"committed_at": "zz"}, {"workers": 10**9}, {"message": "\ud800"}])
 def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, forged):
     """A report that cannot be read, written again and again, keeps no TPU alive."""
-    controller = lab.up(a_spec(watch__ttl="1h"))
+    controller = lab.up(one_zone_spec(watch__ttl="1h"))
     report = lab.machines.report
 
     def forge():
@@ -192,7 +192,7 @@ def test_the_time_to_live_ends_a_deployment_whatever_its_machines_write(lab, for
 @pytest.mark.parametrize("part", ["update_record", "decide"])
 def test_a_fault_that_reports_bring_about_leaves_budget_and_ttl(lab, monkeypatch, part):
     """Whatever no model has foreseen: the pass is made again without the reports."""
-    controller = lab.up(a_spec(watch__ttl="1h"))
+    controller = lab.up(one_zone_spec(watch__ttl="1h"))
     real = getattr(reconciler, part)
 
     def faulty(*arguments):
@@ -229,7 +229,7 @@ def test_faults_that_alternate_are_each_reported_once(lab, monkeypatch):
 
 def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
     """What is printed, published or sent is no part of what enforces the budget."""
-    controller = lab.up(a_spec(watch__ttl="1h"))
+    controller = lab.up(one_zone_spec(watch__ttl="1h"))
 
     def broken(result):
         raise OverflowError("a number that cannot be drawn")
@@ -241,7 +241,7 @@ def test_a_fault_in_showing_a_pass_ends_no_watch(lab):
 
 def test_a_fault_in_showing_a_pass_stops_neither_notifications_nor_the_status(lab):
     """Notifications go out, and the status is published, whatever cannot be drawn; it is reported once."""
-    controller, observed = lab.up(a_spec(watch__ttl="1h")), []
+    controller, observed = lab.up(one_zone_spec(watch__ttl="1h")), []
 
     def broken(result):
         raise OverflowError("a number that cannot be drawn")
@@ -279,7 +279,7 @@ def test_an_object_is_read_up_to_its_limit_and_never_unpacked(lab):
 
 def test_a_large_report_is_not_even_read(lab):
     """Its size is in the list."""
-    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    controller = lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     lab.wait(60)
     controller.one_pass()
     lab.put(".tpuctl/heartbeat/1/3", b"x" * (65 << 10))
@@ -291,7 +291,7 @@ def test_a_large_report_is_not_even_read(lab):
 
 def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     """What is read leaves the cloud for money: large reports of many workers, a large call, a claim."""
-    controller = lab.up(a_spec(tpu__type="v5litepod-16"))
+    controller = lab.up(one_zone_spec(tpu__type="v5litepod-16"))
     lab.wait(60)
     controller.one_pass()
     read, taken = type(controller.cloud.store).read, []
@@ -314,7 +314,7 @@ def test_one_look_reads_few_bytes_whatever_machines_write(lab, monkeypatch):
     taken.clear()
     lab.put(".tpuctl/wake/7", b"x" * (3 << 20))
     lab.put(".tpuctl/claim/7", b"x" * (3 << 20))
-    assert WakeObject(a_spec(), store, lab.clock).written(7)
+    assert WakeObject(one_zone_spec(), store, lab.clock).written(7)
     assert read_claim(store, 7, record_of(incarnation=7, round=7), Present(())) == Absent()
     assert sum(taken) < 4 << 10
 
@@ -342,7 +342,7 @@ def planted(race):
 @pytest.mark.parametrize("kind", range(len(planted(0))))
 def test_claims_of_a_lost_machine_stop_no_later_race(lab, kind):
     """It wrote them for the races to come: nobody would have won, or a TPU that never was."""
-    spec = a_spec(tpu__strategy="race", tpu__zones=["europe-west4-b", "europe-west4-a"])
+    spec = one_zone_spec(tpu__strategy="race", tpu__zones=["europe-west4-b", "europe-west4-a"])
     lab.up(spec).lease.release()
     lab.wait(60)
     for race in range(2, 40):

@@ -36,7 +36,7 @@ from orchestrator.scripts.render import (
     machine_scripts,
     render,
 )
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 from tests.scripts.test_render import NASTY, hostile_strings
 
 COUNT = int(os.environ.get("TPUCTL_HOSTILE", "1000"))
@@ -51,8 +51,8 @@ KEYS = (
 
 def hostile(text: str) -> dict[str, object]:
     """Return the variables of job.env with *text* in each that can hold any."""
-    spec = make_spec(command="c", run_on="vm")
-    values = _values(spec, make_target(role="vm", tpu_address="10.0.0.2"))
+    spec = a_job_spec(command="c", run_on="vm")
+    values = _values(spec, a_target(role="vm", tpu_address="10.0.0.2"))
     names = (
         "command", "setup", "deployment", "project", "bucket", "node", "zone", "marker", "bundle", "agent",
         "format", "secrets", "tensorboard_dir", "tpu_address",
@@ -104,14 +104,14 @@ def test_every_variable_of_every_template_is_one_quoted_word():
     """
     plain, count = "PLAINVALUE", 0
     for text in NASTY:
-        spec = dataclasses.replace(make_spec(command=text, setup=text), name=text)
-        calm = dataclasses.replace(make_spec(command=plain, setup=plain), name=plain)
+        spec = dataclasses.replace(a_job_spec(command=text, setup=text), name=text)
+        calm = dataclasses.replace(a_job_spec(command=plain, setup=plain), name=plain)
         words = {"project": text, "bucket": text, "node": text, "zone": text}
-        target = make_target(**words)
+        target = a_target(**words)
         for one, other in (
             (
                 machine_scripts(spec, target),
-                machine_scripts(calm, make_target(**dict.fromkeys(words, plain))),
+                machine_scripts(calm, a_target(**dict.fromkeys(words, plain))),
             ),
         ):
             for field in ("job_env", "shutdown", "run_job", "start_job", "cron"):
@@ -152,9 +152,9 @@ def test_no_template_prints_a_variable_around_the_quoting():
 @pytest.mark.parametrize("text", NASTY[::4])
 def test_a_startup_script_with_hostile_text_is_still_one_script(text, tmp_path):
     """`bash -n` reads it to its end."""
-    spec = make_spec(command=text, setup=text, env={"A": text}, checkpoint=CheckpointSpec(dir="/" + text))
+    spec = a_job_spec(command=text, setup=text, env={"A": text}, checkpoint=CheckpointSpec(dir="/" + text))
     path = tmp_path / "startup"
-    path.write_text(machine_scripts(spec, make_target(bucket=text, zone=text)).startup)
+    path.write_text(machine_scripts(spec, a_target(bucket=text, zone=text)).startup)
     subprocess.run(["bash", "-n", path], check=True)
 
 
@@ -245,7 +245,7 @@ INJECTIONS = (
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_no_name_can_steer_a_request_elsewhere(text):
     """Names go into URLs and labels: deployment, project, zones, bucket."""
-    spec = make_spec()
+    spec = a_job_spec()
     tpu = dataclasses.replace(spec.tpu, zones=(text,))
     wrong = {
         "name": dataclasses.replace(spec, name=text),

@@ -20,7 +20,7 @@ from orchestrator.engine.records.record_format import encode
 from orchestrator.errors import UsageError
 from orchestrator.planning.deployment_outcome import judge_end
 from tests.kit.records import record_of
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import world
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ def opened(project, cloud="gcp"):
     """Return what the guard needs of a session."""
     folder = state_folder(cloud) / project / "demo"
     choice = Choice(None, (), cloud)
-    return SimpleNamespace(spec=make_spec(name="demo"), project=project, folder=folder, choice=choice)
+    return SimpleNamespace(spec=a_spec(name="demo"), project=project, folder=folder, choice=choice)
 
 
 def guard(session):
@@ -114,7 +114,7 @@ def test_no_deployment_spends_more_than_its_budget_and_one_poll():
         dice = random.Random(seed)
         rate, poll = dice.uniform(0.01, 300) / 3600, dice.choice([1, 15, 60, 300])
         budget = rate * dice.uniform(poll, 100 * poll)
-        spec = make_spec(watch__budget_usd=budget, watch__poll=f"{poll}s", watch__ttl="365d")
+        spec = a_spec(watch__budget_usd=budget, watch__poll=f"{poll}s", watch__ttl="365d")
         now = 0.0
         while True:
             usd_so_far = rate * now

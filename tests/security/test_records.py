@@ -15,7 +15,7 @@ from orchestrator.engine.records import record_format
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import ConflictError, DamagedRecordError, LeaseHeldError, TpuctlError
-from tests.engine.engine_lab import EngineLab, a_spec
+from tests.engine.engine_lab import EngineLab, one_zone_spec
 from tests.engine.stand_ins import DIGEST
 from tests.kit.records import changed, record_of
 from tests.security.test_forgeries import EVIL
@@ -44,7 +44,7 @@ def known(lab):
 
 def opened(lab, key=KEY, folder="state", **options):
     """Return the record as a process of a computer finds it."""
-    path, store = lab.folder / folder / "record.json", lab.open(a_spec()).store
+    path, store = lab.folder / folder / "record.json", lab.open(one_zone_spec()).store
     records = RecordStore(path, store, "demo", key, lab.clock.now)
     records.load(**options)
     return records
@@ -110,7 +110,7 @@ def test_a_deployment_recreated_elsewhere_is_not_taken_for_an_old_record(lab, kn
     for number in range(5):
         known.update(lambda record, n=number: changed(record, preemptions=n + 1))
     lab.wait(60)
-    lab.open(a_spec()).store.delete(RECORD)
+    lab.open(one_zone_spec()).store.delete(RECORD)
     other = opened(lab, KEY, "other")
     other.update(lambda record: changed(record, bucket_observed=True, preemptions=77))
     assert opened(lab).current.node.preemptions == 77
@@ -230,7 +230,7 @@ def test_what_is_paid_for_comes_out_of_the_file(lab):
     controller = lab.up()
     forged = changed(controller.record, type="v5litepod-256", on_demand=(2, 3))
     new = controller.blueprint.new_node(forged, "europe-west4-b", 2)
-    assert (new.type, new.spot) == (a_spec().tpu.type, True)
-    other = lab.controller(a_spec(tpu__other_types=["v5litepod-16"]), state="other")
+    assert (new.type, new.spot) == (one_zone_spec().tpu.type, True)
+    other = lab.controller(one_zone_spec(tpu__other_types=["v5litepod-16"]), state="other")
     allowed = changed(controller.record, type="v5litepod-16")
     assert other.blueprint.new_node(allowed, "europe-west4-b", 2).type == "v5litepod-16"

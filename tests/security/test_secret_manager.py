@@ -33,7 +33,7 @@ from orchestrator.scripts.render import machine_scripts
 from tests.emulator.emulator_lab import PROJECT, a_lab
 from tests.emulator.http_fixture import serve
 from tests.google.error_table import RPC_INFO, response
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 
 PATH = f"/v1/projects/{PROJECT}/secrets"
 DENIED = "secretmanager.versions.access"
@@ -224,7 +224,7 @@ def test_a_rehearsal_gets_made_up_values_for_every_version_that_is_named(lab, mo
     """Its local cloud is new; the job must start all the same."""
     monkeypatch.setattr(secret, "open_manager", lambda project, cloud: (manager(lab), PROJECT))
     secret.lend_secrets(
-        make_spec(secrets={"A": "secret://a", "B": "secret://a/versions/3", "C": "secret://c"}),
+        a_job_spec(secrets={"A": "secret://a", "B": "secret://a/versions/3", "C": "secret://c"}),
         EventPrinter(),
     )
     assert (
@@ -235,7 +235,7 @@ def test_a_rehearsal_gets_made_up_values_for_every_version_that_is_named(lab, mo
 
 def test_only_the_machine_that_runs_the_job_gets_the_wide_scope():
     """Secret Manager knows no narrower one."""
-    spec = make_spec(secrets={"K": "secret://k"})
+    spec = a_job_spec(secrets={"K": "secret://k"})
     assert (node_scopes(spec), vm_scopes(spec)) == ((CLOUD_PLATFORM,), MACHINE_SCOPES)
     on_vm = replace(spec, job=replace(spec.job, run_on="vm"))
     assert (node_scopes(on_vm), vm_scopes(on_vm)) == (MACHINE_SCOPES, (CLOUD_PLATFORM,))
@@ -243,10 +243,10 @@ def test_only_the_machine_that_runs_the_job_gets_the_wide_scope():
 
 def test_metadata_holds_the_reference_only():
     """A machine learns the name of the secret, and nothing where there is none."""
-    spec = make_spec(secrets={"K": "secret://k/versions/2"})
+    spec = a_job_spec(secrets={"K": "secret://k/versions/2"})
     assert job_secrets(spec) == {"K": SecretRef("k", "2")}
-    assert 'TPUCTL_SECRETS=\'{"K": "secret://k/versions/2"}\'' in machine_scripts(spec, make_target()).job_env
-    assert "SECRETS" not in machine_scripts(make_spec(), make_target()).job_env
+    assert 'TPUCTL_SECRETS=\'{"K": "secret://k/versions/2"}\'' in machine_scripts(spec, a_target()).job_env
+    assert "SECRETS" not in machine_scripts(a_job_spec(), a_target()).job_env
 
 
 @pytest.mark.gcloud

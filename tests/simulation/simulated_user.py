@@ -20,7 +20,7 @@ from orchestrator.errors import (
     UncommittedError,
 )
 from tests.kit.wire import PROJECT
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.simulation.simulation import DIGEST, SimulatedController
 from tests.simulation.virtual_threads import ProcessKilled, VirtualProcess
 
@@ -55,7 +55,7 @@ class SimulatedUser:
         if self.going_down or self.ended:
             return
         self.simulation.events["edited file"] += 1
-        self.simulation.specs[self.name] = make_spec(project=PROJECT, **self.case.edited)
+        self.simulation.specs[self.name] = a_spec(project=PROJECT, **self.case.edited)
         if self.main is not None:
             self.main.kill()
             self.main = None

@@ -45,7 +45,7 @@ from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE, wired_cloud
 from tests.memory_disk import MEMORY
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.simulation.invariants import own_fault
 from tests.simulation.machines import KEY, SimulatedMachines, SimulatedSsh
 from tests.simulation.virtual_threads import HostClock, Scheduler, Threading, VirtualProcess, sleep
@@ -89,7 +89,7 @@ class Simulation:
         self.read_retry = 5.0 if case.retries else 0.0
         self.specs, self.on_call = {}, lambda process, method, request, status, fault: None
         for one in case.deployments:
-            spec = make_spec(project=PROJECT, **one.spec)
+            spec = a_spec(project=PROJECT, **one.spec)
             self.specs[one.name] = spec
             self.machines.buckets[one.name] = names.bucket_name(spec, PROJECT), names.prefix_of(spec)
             if spec.bucket.adopt and spec.bucket.name not in self.storage.buckets._buckets:

@@ -25,7 +25,7 @@ from orchestrator.engine.records import journal, record_store
 from orchestrator.threads import one_after_the_other
 from tests.kit.quick_clients import QUICK
 from tests.kit.wire import PROJECT, WIRE
-from tests.planning.planning_kit import make_spec
+from tests.planning.planning_kit import a_spec
 from tests.simulation import machines
 from tests.simulation.invariants import own_fault
 from tests.simulation.machines import SimulatedMachines
@@ -105,7 +105,7 @@ class WideSimulation:
         )
         self.network.heartbeat_lists = lambda bucket: self.machines.heartbeat(self.acting.name)
         self.machines.cloud, self.machines.storage = self.cloud, self.storage
-        self.specs = {d.name: make_spec(project=PROJECT, **d.spec) for d in case.deployments}
+        self.specs = {d.name: a_spec(project=PROJECT, **d.spec) for d in case.deployments}
         self.machines.buckets.update({n: (names.bucket_name(s, PROJECT), "") for n, s in self.specs.items()})
         handlers = self.cloud.kernel.handlers
         handlers.update({kind: partial(self._happened, act) for kind, act in handlers.items()})

@@ -31,7 +31,7 @@ from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
 from tests.kit.records import record_of
 from tests.kit.waiting import until
-from tests.scripts.render_kit import make_spec, make_target
+from tests.scripts.render_kit import a_job_spec, a_target
 from tests.ssh.remote_machines import free_port, own_address
 from tests.ssh.toxics import Proxy
 
@@ -136,9 +136,9 @@ class ChaosMachine:
         )
         worker = SimpleNamespace(index=0, external_ip=self.host.address)
         node = SimpleNamespace(name="demo-tpu-g3", zone="europe-west4-b", workers=(worker,))
-        target = make_target(bundle=bundle[1])
+        target = a_target(bundle=bundle[1])
         blueprint = SimpleNamespace(
-            spec=make_spec(), scripts=lambda *_, **__: machine_scripts(make_spec(), target)
+            spec=a_job_spec(), scripts=lambda *_, **__: machine_scripts(a_job_spec(), target)
         )
         agent = self._folder / "agent.py"
         agent.write_bytes(AGENT)
@@ -260,7 +260,7 @@ class ChaosMachine:
 
     def _furnish(self) -> None:
         """Make what a booted machine has: the scripts, and an older tree."""
-        scripts = machine_scripts(make_spec(), make_target())
+        scripts = machine_scripts(a_job_spec(), a_target())
         for name in ("gates", "tools"):
             (self._folder / name).mkdir(parents=True)
         old = self.root / "bundle" / "old"
