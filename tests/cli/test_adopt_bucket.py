@@ -3,7 +3,8 @@
 import pytest
 
 from orchestrator.emulator.state.storage.stored import Preconditions
-from tests.cli.test_adopt import BODY, ZONE, Keyboard
+from tests.cli.cli_kit import Terminal
+from tests.cli.test_adopt import BODY, ZONE
 from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 from tests.kit.wire import PROJECT
@@ -139,7 +140,7 @@ def test_a_bucket_of_another_project_is_refused(cloud):
 
 def test_a_no_changes_no_bucket(cloud, monkeypatch):
     """It says first what it would change, and what becomes of it."""
-    monkeypatch.setattr("sys.stdin", Keyboard("n\n"))
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     said = user_of(cloud).run("adopt", "--bucket", NAME)
     assert (said.code, labels(cloud)) == (1, {"owner": "me"})
     assert "gives it back" in said.err

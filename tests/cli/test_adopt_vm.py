@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from tests.cli.test_adopt import ZONE, Keyboard
+from tests.cli.cli_kit import Terminal
+from tests.cli.test_adopt import ZONE
 from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
@@ -252,7 +253,7 @@ def test_without_a_host_key_nothing_is_done(cloud):
 def test_a_no_changes_nothing_and_quiet_says_no_more_than_the_question(cloud, monkeypatch):
     """It says first what it would change; --quiet leaves that out."""
     for words, reported in (((), True), (("--quiet",), False)):
-        monkeypatch.setattr(sys, "stdin", Keyboard("n\n"))
+        monkeypatch.setattr(sys, "stdin", Terminal("n\n"))
         user = user_of(cloud, f"home{len(words)}")
         said = user.run("adopt", "--vm", NAME, *words)
         assert (said.code, cloud.buckets(), is_as_before(cloud)) == (1, [], True)
