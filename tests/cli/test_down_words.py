@@ -282,7 +282,7 @@ def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
     stored = bill["spending"]
     assert set(stored) == {
         "usd", "most_usd", "ondemand_usd", "items", "zones", "days", "uses", "unknown", "rate_usd",
-        "upper_usd_hour", "ttl_left", "to_ttl_usd",
+        "upper_usd_hour", "ttl_left", "to_ttl_usd", "unwatched_ends",
         "budget_usd", "budget_lasts", "prices", "storage_gib", "caches_gib", "to_ttl_most_usd",
     }  # fmt: skip
     assert set(stored["items"][0]) == {"what", "zone", "machines", "seconds", "usd", "ondemand_usd"}
