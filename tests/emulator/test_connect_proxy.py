@@ -16,7 +16,7 @@ import pytest
 from orchestrator.clock import SystemClock
 from orchestrator.emulator.http.asgi import asgi_app
 from orchestrator.emulator.http.certificates import certificates
-from orchestrator.emulator.http.connect_proxy import ConnectProxy, RefusedError, is_link_local, target_of
+from orchestrator.emulator.http.connect_proxy import ConnectProxy, ProxyRefusedError, is_link_local, target_of
 from orchestrator.emulator.http.router import Response, Router
 from orchestrator.emulator.http.storage_json import storage_routes
 from orchestrator.emulator.http.storage_xml import xml_routes
@@ -286,7 +286,7 @@ def test_target_of_plain_http_has_no_proxy_headers():
     found = target_of(b"GET http://a.invalid:81 HTTP/1.1\r\nProxy-Authorization: secret\r\nX: 1\r\n\r\n")
     assert (found.host, found.port) == ("a.invalid", 81)
     assert found.head == b"GET / HTTP/1.1\r\nX: 1\r\nConnection: close\r\n\r\n"
-    with pytest.raises(RefusedError):
+    with pytest.raises(ProxyRefusedError):
         target_of(b"GET ftp://a.invalid/ HTTP/1.1\r\n\r\n")
 
 

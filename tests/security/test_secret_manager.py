@@ -13,7 +13,7 @@ import pytest
 from requests.adapters import HTTPAdapter
 
 from orchestrator.agent.cloud.metadata import Metadata
-from orchestrator.agent.machine.job_secrets import SecretError, Secrets
+from orchestrator.agent.machine.job_secrets import JobSecrets, SecretError
 from orchestrator.app import secret
 from orchestrator.cli.main import run
 from orchestrator.cli.views.event_lines import EventPrinter
@@ -136,7 +136,7 @@ class SecretReader:
 
     def read(self):
         """Read the job's secrets as the machine's account."""
-        reader = Secrets(self.environ, Metadata("127.0.0.1:9"), self.redactor)
+        reader = JobSecrets(self.environ, Metadata("127.0.0.1:9"), self.redactor)
         reader._tokens.headers = lambda: {"Authorization": f"Bearer {token_of(self.machine)}"}
         reader._account = lambda: "a@b"
         return reader.read()

@@ -6,7 +6,7 @@ from typing import Any
 from orchestrator.emulator.http.batch import answer_batch
 from orchestrator.emulator.http.compute_catalog import Collection, ComputeCatalog
 from orchestrator.emulator.http.compute_shapes import instance_json, link, operation_json
-from orchestrator.emulator.http.dispatch import Call, body_of, dispatch, named
+from orchestrator.emulator.http.dispatch import ApiCall, body_of, dispatch, named
 from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import aggregated, listed
 from orchestrator.emulator.http.router import Response, Router
@@ -22,7 +22,7 @@ _P = "/compute/v1/projects/{project}"
 _Z, _R, _G = _P + "/zones/{zone}", _P + "/regions/{region}", _P + "/global"
 _I = _Z + "/instances/{instance}"
 _SCOPES = {"zone": _Z, "region": _R, "global": _G}
-Table = list[tuple[str, str, str, Callable[[Call], Response]]]
+Table = list[tuple[str, str, str, Callable[[ApiCall], Response]]]
 _LONGEST_WAIT = 120.0
 """Seconds for which `operations.wait` is held: two minutes, says the documentation of Google's client."""
 _STEP = 1.0
@@ -35,7 +35,7 @@ def compute_routes(router: Router, cloud: LocalCloud) -> None:
     for method, verb, pattern, handler in (*_changes(cloud), *_reads(cloud), *_operations(cloud)):
         router.add(verb, pattern, named(f"compute.{method}", handler))
 
-    def batch(call: Call) -> Response:
+    def batch(call: ApiCall) -> Response:
         return answer_batch(call.request, lambda inner: dispatch(router, cloud, inner), most=1000)
 
     router.add("POST", "/batch/compute/v1", named("compute.batch", batch))
@@ -45,10 +45,10 @@ def _changes(cloud: LocalCloud) -> Table:
     """Return the calls that answer with an operation."""
     vms, change, net, disks = cloud.compute, cloud.changes, cloud.network, cloud.compute.disks
 
-    def do(act: Callable[..., Operation], shape: Shape | None = None) -> Callable[[Call], Response]:
+    def do(act: Callable[..., Operation], shape: Shape | None = None) -> Callable[[ApiCall], Response]:
         """Wrap *act* as a call with the place and name in the path; *shape* adds the body as an argument."""
 
-        def changed(call: Call) -> Operation:
+        def changed(call: ApiCall) -> Operation:
             where = [part for part in (call.zone, call.name) if part]
             return act(*where, *([] if shape is None else [body_of(call.request, shape)]))
 
@@ -127,14 +127,14 @@ def _operations(cloud: LocalCloud) -> Table:
     return rows
 
 
-def _once(cloud: LocalCloud, call: Call, act: Callable[[], Operation]) -> Response:
+def _once(cloud: LocalCloud, call: ApiCall, act: Callable[[], Operation]) -> Response:
     """Answer a changing call; a repeated requestId returns the same operation."""
     name, request_id = f"{call.request.method} {call.request.path}", call.request.query.get("requestId", "")
     operation = once(cloud.kernel, name, request_id, body_of(call.request), act, api_errors.invalid)
     return Response.of(operation_json(cloud.settings.project, operation))
 
 
-def _insert_several(cloud: LocalCloud, call: Call) -> Response:
+def _insert_several(cloud: LocalCloud, call: ApiCall) -> Response:
     """Answer instances.bulkInsert, whose 64-bit numbers may be numbers or text."""
     body = body_of(call.request)
     counts = {key: str(body[key]) for key in ("count", "minCount") if isinstance(body.get(key), int)}
@@ -155,14 +155,14 @@ class VmRequests:
             lambda _, vm: instance_json(vm, cloud.kernel.state.disks),
         )  # fmt: skip
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         """Answer instances.get; the path holds a name or a numeric id."""
         known = self._cloud.kernel.state.instances.values()
         by_id = [vm.name for vm in known if (vm.zone, str(vm.numeric_id)) == (call.zone, call.name)]
         found = self._cloud.compute.get(call.zone, by_id[0] if by_id else call.name)
         return Response.of(instance_json(found, self._cloud.kernel.state.disks))
 
-    def serial(self, call: Call) -> Response:
+    def serial(self, call: ApiCall) -> Response:
         """
         Answer instances.getSerialPortOutput for port 1, of which the last MiB is kept.
 
@@ -177,7 +177,7 @@ class VmRequests:
         shown = {"kind": "compute#serialPortOutput", "selfLink": link(vm.path + "/serialPort")}
         return Response.of({**shown, "contents": text, "start": str(start), "next": str(len(printed))})
 
-    def guest_attributes(self, call: Call) -> Response:
+    def guest_attributes(self, call: ApiCall) -> Response:
         """Answer instances.getGuestAttributes; 404 if there is nothing at the path."""
         vm = self._cloud.compute.get(call.zone, call.name)
         constraints.check_guest_attributes(self._cloud.kernel, compute=True)
@@ -195,10 +195,10 @@ class OperationRequests:
     def __init__(self, cloud: LocalCloud) -> None:
         self._cloud = cloud
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         return Response.of(self._shown(self._find(_scope(call.zone, call.region), call.name)))
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: ApiCall) -> Response:
         scope = _scope(call.zone, call.region)
         if call.zone:
             vm_rules.check_zone(self._cloud.kernel, call.zone)
@@ -207,14 +207,14 @@ class OperationRequests:
             call.request, "operation", path, [self._shown(op) for op in self._all() if op.scope == scope]
         )
 
-    def aggregated(self, call: Call) -> Response:
+    def aggregated(self, call: ApiCall) -> Response:
         scopes: dict[str, list[dict[str, Any]]] = {}
         for operation in self._all():
             scopes.setdefault(operation.scope, []).append(self._shown(operation))
         path = f"projects/{self._cloud.settings.project}/aggregated/operations"
         return aggregated(call.request, "operations", path, dict(scopes))
 
-    def wait(self, call: Call) -> Response:
+    def wait(self, call: ApiCall) -> Response:
         """Answer wait: return when the operation is done, or after two minutes in its present state."""
         found = self._find(_scope(call.zone, call.region), call.name)
         clock, cloud = self._cloud.clock, self._cloud

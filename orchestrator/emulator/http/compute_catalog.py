@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Generic, TypeVar
 
 from orchestrator.emulator.http.compute_shapes import disk_json, link, named_resource
-from orchestrator.emulator.http.dispatch import Call
+from orchestrator.emulator.http.dispatch import ApiCall
 from orchestrator.emulator.http.paging import Shown, aggregated, listed, out_of_reach
 from orchestrator.emulator.http.router import Response
 from orchestrator.emulator.state import api_errors, tables
@@ -39,13 +39,13 @@ class Collection(Generic[T]):
     ) -> None:
         self._cloud, self._kind, self._within, self._found, self._show = cloud, kind, within, found, show
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         location, known = self._found_at(call)
         if call.name not in known:
             raise api_errors.missing(f"{self._path(location)}/{call.name}")
         return Response.of(self._show(location, known[call.name]))
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: ApiCall) -> Response:
         location, known = self._found_at(call)
         if self._cloud.kernel.partial:
             warning = {"code": "UNREACHABLE", "message": f"'{location}' did not answer."}
@@ -54,7 +54,7 @@ class Collection(Generic[T]):
         items = [self._show(location, one) for one in known.values()]
         return listed(call.request, self._kind, self._path(location), items)
 
-    def aggregated(self, call: Call) -> Response:
+    def aggregated(self, call: ApiCall) -> Response:
         """Answer aggregatedList by zone or region."""
         locations = tables.zones() if self._within == "zones" else tables.regions()
         key = f"{self._kind}s"
@@ -69,7 +69,7 @@ class Collection(Generic[T]):
         }
         return aggregated(call.request, key, path, scopes)
 
-    def _found_at(self, call: Call) -> tuple[str, Mapping[str, T]]:
+    def _found_at(self, call: ApiCall) -> tuple[str, Mapping[str, T]]:
         if call.zone:
             vm_rules.check_zone(self._cloud.kernel, call.zone)
         elif call.region and call.region not in tables.regions():
@@ -114,25 +114,25 @@ class ComputeCatalog:
             self._rule,
         )
 
-    def project(self, _call: Call) -> Response:
+    def project(self, _call: ApiCall) -> Response:
         settings = self._cloud.settings
         shown = named_resource("project", self._own, settings.project_number)
         account = {"defaultServiceAccount": settings.default_service_account}
         return Response.of({**shown, **account, "commonInstanceMetadata": {"kind": "compute#metadata"}})
 
-    def images(self, call: Call) -> Response:
+    def images(self, call: ApiCall) -> Response:
         """Answer images.list; the local cloud's project has no images of its own."""
         known = () if call.project == self._cloud.settings.project else vm_rules.families_of(call.project)
         found = [_image(call.project, vm_rules.image_of_family(call.project, one), one) for one in known]
         return listed(call.request, "image", f"projects/{call.project}/global/images", found)
 
-    def family(self, call: Call) -> Response:
+    def family(self, call: ApiCall) -> Response:
         return Response.of(_image(call.project, vm_rules.image_of_family(call.project, call.name), call.name))
 
-    def image(self, call: Call) -> Response:
+    def image(self, call: ApiCall) -> Response:
         return Response.of(_image(call.project, call.name, vm_rules.family_of_image(call.project, call.name)))
 
-    def effective_firewalls(self, call: Call) -> Response:
+    def effective_firewalls(self, call: ApiCall) -> Response:
         """Answer networks.getEffectiveFirewalls; the local cloud has only the network's own rules."""
         self.networks.get(call)
         return Response.of({"firewalls": [self._rule("", one) for one in self._cloud.network.firewalls()]})

@@ -42,7 +42,7 @@ METADATA_NAMES = ("metadata.google.internal", "169.254.169.254")
 HOP = (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization")
 
 
-class RefusedError(Exception):
+class ProxyRefusedError(Exception):
     """A refusal with an HTTP *status* and a *reason* of one line."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -102,22 +102,22 @@ def is_link_local(address: str) -> bool:
 
 
 async def read_target(reader: asyncio.StreamReader) -> Target | None:
-    """Read the request's head and return its target, None if the client disconnected. Raise RefusedError."""
+    """Read the request's head and return its target, None if the client disconnected. Raise ProxyRefusedError."""
     try:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), HEAD_TIMEOUT)
     except asyncio.LimitOverrunError:
-        raise RefusedError(431, f"the request's head is longer than {MAX_HEAD} bytes") from None
+        raise ProxyRefusedError(431, f"the request's head is longer than {MAX_HEAD} bytes") from None
     except (asyncio.IncompleteReadError, asyncio.TimeoutError):
         return None
     return target_of(head)
 
 
 def target_of(head: bytes) -> Target:
-    """Parse `CONNECT HOST:PORT`, or plain HTTP with a whole URL. Raise RefusedError."""
+    """Parse `CONNECT HOST:PORT`, or plain HTTP with a whole URL. Raise ProxyRefusedError."""
     lines = head.split(b"\r\n")
     words = lines[0].decode("latin-1").split(" ")
     if len(words) != 3 or not words[2].startswith("HTTP/1."):
-        raise RefusedError(400, "this is no HTTP request")
+        raise ProxyRefusedError(400, "this is no HTTP request")
     tunnel = words[0] == "CONNECT"
     try:
         url = urlsplit(f"//{words[1]}" if tunnel else words[1])
@@ -125,7 +125,7 @@ def target_of(head: bytes) -> Target:
     except ValueError:
         host, port = "", 0
     if not (host and port) or (not tunnel and url.scheme != "http"):
-        raise RefusedError(400, "expected CONNECT HOST:PORT, or a URL that begins with http://")
+        raise ProxyRefusedError(400, "expected CONNECT HOST:PORT, or a URL that begins with http://")
     if tunnel:
         return Target(host, port)
     path = f"{url.path or '/'}?{url.query}" if url.query else url.path or "/"
@@ -204,7 +204,7 @@ class ConnectProxy:
             else:
                 host, port = self._route(target, outside=outside)
             there = await _reached(target, host, port)
-        except RefusedError as refusal:
+        except ProxyRefusedError as refusal:
             await _refuse(reader, writer, refusal)
             return
         if target.head:
@@ -220,15 +220,15 @@ class ConnectProxy:
         await _join((reader, writer), there, copy_requests)
 
     async def _own_metadata(self, target: Target, writer: Writer) -> tuple[str, int]:
-        """Return the metadata server of the requesting machine. Raise RefusedError."""
+        """Return the metadata server of the requesting machine. Raise ProxyRefusedError."""
         peer, here = (writer.get_extra_info(name) for name in ("peername", "sockname"))
         found = await asyncio.to_thread(self._metadata, peer[:2], here[:2])
         if found is None:
-            raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+            raise ProxyRefusedError(403, f"{target.host}:{target.port} {NEVER}")
         return found
 
     def _route(self, target: Target, *, outside: bool) -> tuple[str, int]:
-        """Return the address to connect to. Raise RefusedError."""
+        """Return the address to connect to. Raise ProxyRefusedError."""
         if target.is_storage:
             return LOOPBACK, self._inner_port
         if target.is_loopback or (outside and not target.is_google):
@@ -238,23 +238,23 @@ class ConnectProxy:
             print(f"proxy: {name} was refused to a machine", file=sys.stderr, flush=True)  # noqa: T201 - the daemon's log
         if name in self.refused or len(self.refused) < MAX_HOSTS:
             self.refused[name] += 1
-        raise RefusedError(403, f"{name} {NEVER if target.is_google else CLOSED}")
+        raise ProxyRefusedError(403, f"{name} {NEVER if target.is_google else CLOSED}")
 
 
 async def _reached(target: Target, host: str, port: int) -> tuple[Reader, Writer]:
-    """Connect to a target. Raise RefusedError."""
+    """Connect to a target. Raise ProxyRefusedError."""
     try:
         reader, writer = await asyncio.open_connection(host, port)
     except OSError as error:
-        raise RefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
+        raise ProxyRefusedError(502, f"{target.host}:{target.port}: {error.strerror or error}") from error
     if is_link_local(writer.get_extra_info("peername")[0]):
         # Checked by address, since any host name may resolve to a metadata server.
         writer.close()
-        raise RefusedError(403, f"{target.host}:{target.port} {NEVER}")
+        raise ProxyRefusedError(403, f"{target.host}:{target.port} {NEVER}")
     return reader, writer
 
 
-async def _refuse(reader: Reader, writer: Writer, refusal: RefusedError) -> None:
+async def _refuse(reader: Reader, writer: Writer, refusal: ProxyRefusedError) -> None:
     """Answer, then read what the client still sends: closing with unread bytes would cut the answer."""
     writer.write(refusal.encode())
     await writer.drain()

@@ -19,7 +19,7 @@ _NAMES = ("name", "node", "instance", "disk", "firewall", "operation", "queued")
 
 
 @dataclass(frozen=True)
-class Call:
+class ApiCall:
     """One call of an API method; *name* is the resource named in the path."""
 
     request: Request
@@ -125,13 +125,13 @@ def _without_nulls(value: Any) -> Any:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def named(method: str, handler: Callable[[Call], Response]) -> Handler:
-    """Return a handler for the router, named *method*, that passes a Call to *handler*."""
+def named(method: str, handler: Callable[[ApiCall], Response]) -> Handler:
+    """Return a handler for the router, named *method*, that passes an ApiCall to *handler*."""
 
     def answer(request: Request, **parts: str) -> Response:
         name = next((parts[key] for key in _NAMES if key in parts), "")
         known = {key: parts.get(key, "") for key in ("project", "zone", "region")}
-        return handler(Call(request, name=name, **known))
+        return handler(ApiCall(request, name=name, **known))
 
     answer.__name__ = method
     return answer

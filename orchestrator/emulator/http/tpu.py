@@ -5,7 +5,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from orchestrator.emulator.http.dispatch import Call, body_of, named
+from orchestrator.emulator.http.dispatch import ApiCall, body_of, named
 from orchestrator.emulator.http.metadata_tree import items_json
 from orchestrator.emulator.http.paging import SortOrder, rpc_page
 from orchestrator.emulator.http.router import Request, Response, Router
@@ -22,7 +22,7 @@ _LARGEST_PAGE = 500
 _NAME, _PATH = attrgetter("name"), attrgetter("path")
 _P = "/projects/{project}/locations"
 _Z = _P + "/{zone}"
-Table = list[tuple[str, str, str, Callable[[Call], Response]]]
+Table = list[tuple[str, str, str, Callable[[ApiCall], Response]]]
 
 
 def tpu_routes(router: Router, cloud: LocalCloud) -> None:
@@ -117,26 +117,26 @@ class _Answers:
 
 
 class NodeRequests(_Answers):
-    def create(self, call: Call) -> Response:
+    def create(self, call: ApiCall) -> Response:
         node, body = call.request.query.get("nodeId", ""), body_of(call.request, body_shapes.NODE)
         return self._operation(self._cloud.tpu.create(call.zone, node, body))
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: ApiCall) -> Response:
         """Answer ListNodes of a zone or of all (`-`), naming zones that were not reached."""
         nodes, silent = self._cloud.tpu.listed(call.zone)
         return self._listed(call.request, "nodes", nodes, node_json, _PATH, silent)
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         return Response.of(node_json(self._cloud.tpu.get(call.zone, call.name)))
 
-    def changing(self, act: Callable[[str, str], Operation]) -> Callable[[Call], Response]:
+    def changing(self, act: Callable[[str, str], Operation]) -> Callable[[ApiCall], Response]:
         return lambda call: self._operation(act(call.zone, call.name))
 
-    def update(self, call: Call) -> Response:
+    def update(self, call: ApiCall) -> Response:
         mask, body = call.request.query.get("updateMask", ""), body_of(call.request, body_shapes.NODE)
         return self._operation(self._cloud.tpu.update(call.zone, call.name, body, mask))
 
-    def guest_attributes(self, call: Call) -> Response:
+    def guest_attributes(self, call: ApiCall) -> Response:
         """
         Answer GetGuestAttributes, with one entry for each requested worker.
 
@@ -164,7 +164,7 @@ class QueuedRequests(_Answers):
         super().__init__(cloud)
         self._alpha = alpha
 
-    def create(self, call: Call) -> Response:
+    def create(self, call: ApiCall) -> Response:
         query, body = call.request.query, body_of(call.request, body_shapes.QUEUED)
         unknown = next((key for key in body_shapes.ONLY_ALPHA if key in body and not self._alpha), "")
         if unknown:
@@ -173,20 +173,20 @@ class QueuedRequests(_Answers):
         name, request_id = query.get("queuedResourceId", ""), query.get("requestId", "")
         return self._operation(self._cloud.queued.create(call.zone, name, body, request_id))
 
-    def list(self, call: Call) -> Response:
+    def list(self, call: ApiCall) -> Response:
         """Answer ListQueuedResources of a zone or of all (`-`), as ListNodes does."""
         found, silent = self._cloud.queued.listed(call.zone)
         return self._listed(call.request, "queuedResources", found, self._shown, _PATH, silent)
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         return Response.of(self._shown(self._cloud.queued.get(call.zone, call.name)))
 
-    def delete(self, call: Call) -> Response:
+    def delete(self, call: ApiCall) -> Response:
         query, delete = call.request.query, self._cloud.queued.delete
         force, request_id = query.get("force", "").lower() == "true", query.get("requestId", "")
         return self._operation(delete(call.zone, call.name, force=force, request_id=request_id))
 
-    def reset(self, call: Call) -> Response:
+    def reset(self, call: ApiCall) -> Response:
         return self._operation(self._cloud.queued.reset(call.zone, call.name))
 
     def _shown(self, queued: QueuedResource) -> dict[str, Any]:
@@ -195,27 +195,27 @@ class QueuedRequests(_Answers):
 
 
 class OperationRequests(_Answers):
-    def list(self, call: Call) -> Response:
+    def list(self, call: ApiCall) -> Response:
         known, scope = self._cloud.kernel.state.operations.values(), f"zones/{call.zone}"
         own = [op for op in known if op.api is Api.TPU and op.scope == scope and not op.forgotten]
         return self._listed(call.request, "operations", own, self._operation_json, _NAME)
 
-    def get(self, call: Call) -> Response:
+    def get(self, call: ApiCall) -> Response:
         return self._operation(self._find(call))
 
-    def cancel(self, call: Call) -> Response:
+    def cancel(self, call: ApiCall) -> Response:
         """Answer CancelOperation: the request is recorded, but the operation continues (best effort)."""
         self._find(call).cancel_requested = True
         self._cloud.kernel.touch()
         return Response.of({})
 
-    def delete(self, call: Call) -> Response:
+    def delete(self, call: ApiCall) -> Response:
         """Answer DeleteOperation: the record disappears, but the work continues."""
         self._find(call).forgotten = True
         self._cloud.kernel.touch()
         return Response.of({})
 
-    def _find(self, call: Call) -> Operation:
+    def _find(self, call: ApiCall) -> Operation:
         found = self._cloud.kernel.find_operation(Api.TPU, f"zones/{call.zone}", call.name)
         if found is None:
             raise node_rules.missing(f"{self._parent(call.zone)}/operations/{call.name}")
@@ -257,11 +257,11 @@ class Catalog(_Answers):
         def shown(zone: str, name: str) -> dict[str, Any]:
             return {"name": f"{self._parent(zone)}/{key}/{name}", **show(name)}
 
-        def every(call: Call) -> Response:
+        def every(call: ApiCall) -> Response:
             node_rules.check_zone(self._cloud.kernel, call.zone)
             return self._listed(call.request, key, list(names(call.zone)), partial(shown, call.zone), str)
 
-        def get(call: Call) -> Response:
+        def get(call: ApiCall) -> Response:
             node_rules.check_zone(self._cloud.kernel, call.zone)
             if call.name not in names(call.zone):
                 raise node_rules.missing(f"{self._parent(call.zone)}/{key}/{call.name}")
@@ -270,26 +270,26 @@ class Catalog(_Answers):
         at = f"{_Z}/{key}"
         return [(f"{method}.list", "GET", at, every), (f"{method}.get", "GET", at + "/{name}", get)]
 
-    def locations(self, call: Call) -> Response:
+    def locations(self, call: ApiCall) -> Response:
         """Answer ListLocations with the zones that the project may see."""
         hidden = self._cloud.settings.hidden_zones
         zones = [zone for zone in tables.zone_types() if zone not in hidden]
         return self._listed(call.request, "locations", zones, self._location, str)
 
-    def location(self, call: Call) -> Response:
+    def location(self, call: ApiCall) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of(self._location(call.zone))
 
-    def no_nodes(self, call: Call) -> Response:
+    def no_nodes(self, call: ApiCall) -> Response:
         """Answer ListNodes of v1: TPU Nodes, an architecture that the local cloud does not have."""
         node_rules.check_zone(self._cloud.kernel, call.zone)
         return Response.of({})
 
-    def identity(self, _call: Call) -> Response:
+    def identity(self, _call: ApiCall) -> Response:
         number = self._cloud.settings.project_number
         return Response.of({"identity": {"email": f"service-{number}@cloud-tpu.iam.gserviceaccount.com"}})
 
-    def reserved(self, call: Call) -> Response:
+    def reserved(self, call: ApiCall) -> Response:
         node_rules.check_zone(self._cloud.kernel, call.zone)
         found = reservations.in_zone(self._cloud.kernel, call.zone)
         return self._listed(call.request, "reservations", found, self._reservation, _NAME)

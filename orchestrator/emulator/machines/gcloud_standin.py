@@ -23,12 +23,12 @@ Arguments = argparse.Namespace
 SCHEME = "gs://"
 
 
-class RefusedError(Exception):
+class GcloudError(Exception):
     """A command failed as in gcloud; the text follows `ERROR: (gcloud.storage.VERB) `."""
 
 
 @dataclass(frozen=True)
-class Item:
+class ListedItem:
     """
     One file or object: *name* is relative to the argument, *size* in bytes, *crc32c* in base64.
 
@@ -53,15 +53,15 @@ class Folder:
     def url(self, key: str) -> str:
         return f"file://{key}"
 
-    def one(self) -> Item | None:
+    def one(self) -> ListedItem | None:
         file = Path(self.path)
-        return Item(self, self.path, file.name, file.stat().st_size) if file.is_file() else None
+        return ListedItem(self, self.path, file.name, file.stat().st_size) if file.is_file() else None
 
-    def below(self) -> list[Item]:
+    def below(self) -> list[ListedItem]:
         root = Path(self.path)
         files = sorted(Path(folder) / name for folder, _, names in os.walk(root) for name in names)
         return [
-            Item(self, str(file), file.relative_to(root).as_posix(), file.stat().st_size)
+            ListedItem(self, str(file), file.relative_to(root).as_posix(), file.stat().st_size)
             for file in files
             if file.is_file()
         ]
@@ -82,17 +82,17 @@ class Prefix:
     def __init__(self, client: Any, address: str) -> None:
         name, _, self.path = address[len(SCHEME) :].partition("/")
         if not name:
-            raise RefusedError(f"Invalid Cloud Storage URL: {address}")
+            raise GcloudError(f"Invalid Cloud Storage URL: {address}")
         self.bucket = client.bucket(name)
 
     def url(self, key: str) -> str:
         return f"{SCHEME}{self.bucket.name}/{key}"
 
-    def one(self) -> Item | None:
+    def one(self) -> ListedItem | None:
         blob = self.bucket.get_blob(self.path) if self.path and not self.is_pattern() else None
         return self._item(blob, self.path.rpartition("/")[2]) if blob is not None else None
 
-    def below(self) -> list[Item]:
+    def below(self) -> list[ListedItem]:
         """Return all objects under the prefix, all of the bucket if it is ""."""
         prefix = f"{self.path.rstrip('/')}/" if self.path else ""
         return [
@@ -100,7 +100,7 @@ class Prefix:
             for blob in self.bucket.list_blobs(prefix=prefix or None)
         ]
 
-    def matching(self) -> list[Item]:
+    def matching(self) -> list[ListedItem]:
         pattern = _regex(self.path)
         start = re.split(r"[*?]", self.path)[0]
         blobs = (
@@ -130,8 +130,8 @@ class Prefix:
     def remove(self, key: str) -> None:
         self.bucket.blob(key).delete()
 
-    def _item(self, blob: Any, name: str) -> Item:
-        return Item(self, blob.name, name, blob.size, blob.crc32c)
+    def _item(self, blob: Any, name: str) -> ListedItem:
+        return ListedItem(self, blob.name, name, blob.size, blob.crc32c)
 
 
 Location = Folder | Prefix
@@ -150,7 +150,7 @@ def main(words: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(words)
     try:
         return _run(arguments)
-    except (RefusedError, OSError) as error:
+    except (GcloudError, OSError) as error:
         return _fail(f"(gcloud.storage.{arguments.verb}) {error}")
 
 
@@ -168,7 +168,7 @@ def copy(client: Any, arguments: Arguments) -> int:
     """Copy files and objects to one place, as `cp [-r] SOURCE... TARGET`."""
     *sources, target = arguments.urls
     if not sources:
-        raise RefusedError("at least one source and a destination are needed")
+        raise GcloudError("at least one source and a destination are needed")
     status = 0
     for source in sources:
         location, goal = _location(client, source), _location(client, target)
@@ -181,7 +181,7 @@ def rsync(client: Any, arguments: Arguments) -> int:
     """Make the target folder or prefix equal to the source."""
     source, target = (_location(client, url) for url in arguments.urls)
     if not source.is_container():
-        raise RefusedError(f"Did not find existing container at: {arguments.urls[0]}")
+        raise GcloudError(f"Did not find existing container at: {arguments.urls[0]}")
     deep = arguments.recursive
     wanted = {item.name: item for item in source.below() if deep or "/" not in item.name}
     present = {item.name: item for item in target.below() if deep or "/" not in item.name}
@@ -228,16 +228,16 @@ def listing(client: Any, arguments: Arguments) -> int:
         else:
             lines = location.children()
         if not lines and location.path:
-            raise RefusedError("One or more URLs matched no objects.")
+            raise GcloudError("One or more URLs matched no objects.")
         print("\n".join(lines))  # noqa: T201
     return 0
 
 
 def _named(
     location: Location, source: str, goal: Location, arguments: Arguments, *, several: bool
-) -> list[tuple[Item, str]]:
+) -> list[tuple[ListedItem, str]]:
     """
-    Return each item of a source with its key at the goal. Raise RefusedError.
+    Return each item of a source with its key at the goal. Raise GcloudError.
 
     A file becomes the goal, or goes into it if that is a container; a tree becomes the goal, or a child of it
     if that exists. Downloads of trees need an existing folder.
@@ -251,14 +251,14 @@ def _named(
             return [(item, _joined(goal.path, item.name) if inside else goal.path) for item in items]
     below = location.below() if arguments.recursive else []
     if not below:
-        raise RefusedError(f"The following URLs matched no objects or files:\n{source}")
+        raise GcloudError(f"The following URLs matched no objects or files:\n{source}")
     if isinstance(goal, Folder) and not goal.is_container():
-        raise RefusedError(f"Destination URL must name an existing directory. Provided: {goal.path}.")
+        raise GcloudError(f"Destination URL must name an existing directory. Provided: {goal.path}.")
     top = _joined(goal.path, location.title()) if several or goal.is_container() else goal.path
     return [(item, _joined(top, item.name)) for item in below]
 
 
-def _transfer(item: Item, goal: Location, key: str, arguments: Arguments) -> int:
+def _transfer(item: ListedItem, goal: Location, key: str, arguments: Arguments) -> int:
     """Copy one item; return 1 after a failed precondition, with which gcloud continues."""
     _say(f"Copying {item.url} to {goal.url(key)}")
     match = 0 if getattr(arguments, "no_clobber", False) else getattr(arguments, "if_generation_match", None)
@@ -275,7 +275,7 @@ def _transfer(item: Item, goal: Location, key: str, arguments: Arguments) -> int
     return 0
 
 
-def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
+def _to_bucket(item: ListedItem, goal: Prefix, key: str, match: int | None) -> None:
     blob = goal.bucket.blob(key)
     if isinstance(item.location, Prefix):
         source = item.location.bucket.blob(item.key)
@@ -286,7 +286,7 @@ def _to_bucket(item: Item, goal: Prefix, key: str, match: int | None) -> None:
         blob.upload_from_filename(item.key, if_generation_match=match)
 
 
-def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> None:
+def _to_file(item: ListedItem, path: Path, no_clobber: bool, match: int | None) -> None:
     """Write beside the target and rename, so that an interrupted download leaves no file that looks whole."""
     if no_clobber and path.exists():
         _say(f"Skipping existing destination item (no-clobber): file://{path}")
@@ -301,19 +301,19 @@ def _to_file(item: Item, path: Path, no_clobber: bool, match: int | None) -> Non
     partial.replace(path)
 
 
-def _objects(client: Any, url: str, *, recursive: bool = False) -> list[Item]:
-    """Return the objects that a URL names. Raise RefusedError if there are none."""
+def _objects(client: Any, url: str, *, recursive: bool = False) -> list[ListedItem]:
+    """Return the objects that a URL names. Raise GcloudError if there are none."""
     location = _prefix(client, url)
     one = location.one()
     items = [one] if one is not None else location.matching() if location.is_pattern() else []
     if not items and recursive:
         items = location.below()
     if not items:
-        raise RefusedError(f"The following URLs matched no objects or files:\n{url}")
+        raise GcloudError(f"The following URLs matched no objects or files:\n{url}")
     return items
 
 
-def _crc32c(item: Item) -> str:
+def _crc32c(item: ListedItem) -> str:
     """Return the item's checksum; a file is read for it."""
     if item.crc32c:
         return item.crc32c
@@ -330,7 +330,7 @@ def _location(client: Any, url: str) -> Location:
 
 def _prefix(client: Any, url: str) -> Prefix:
     if not url.startswith(SCHEME):
-        raise RefusedError(f"This command only works with Cloud Storage URLs. Invalid URL: {url}")
+        raise GcloudError(f"This command only works with Cloud Storage URLs. Invalid URL: {url}")
     return Prefix(client, url)
 
 
