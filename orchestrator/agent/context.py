@@ -18,7 +18,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.container import Container
 from orchestrator.agent.end_requests import EndRequests
 from orchestrator.agent.machine.emulator_guard import trusted
-from orchestrator.agent.machine.job_secrets import Secrets
+from orchestrator.agent.machine.job_secrets import JobSecrets
 from orchestrator.agent.save_interval_tracker import SaveIntervalTracker
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.telemetry.event_files import EventFiles
@@ -60,7 +60,7 @@ class AgentContext:
     restorer: Restorer
     end_requests: EndRequests
     save_interval: SaveIntervalTracker
-    secrets: Secrets
+    secrets: JobSecrets
     events: EventFiles
     caches: Caches
     keeper: CacheKeeper
@@ -146,7 +146,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
         restorer=Restorer(settings, bucket, checkpoints, local),
         end_requests=end_requests,
         save_interval=SaveIntervalTracker(settings, bucket, heartbeat, clock),
-        secrets=Secrets(own, metadata, redactor),
+        secrets=JobSecrets(own, metadata, redactor),
         # Event files are beside the job's saves or in its working folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,

@@ -10,7 +10,7 @@ from orchestrator.agent.attempt.job_process import DEFAULTS
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.container import beside
 from orchestrator.agent.machine.emulator_guard import for_job, trusted
-from orchestrator.agent.machine.job_secrets import Secrets
+from orchestrator.agent.machine.job_secrets import JobSecrets
 from orchestrator.agent.machine.venv import path_of
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.job_variables import expanded
@@ -50,7 +50,7 @@ def shell_argv(settings: Settings, words: List[str], environ: Mapping[str, str])
 def _secrets(environ: Mapping[str, str]) -> Dict[str, str]:
     own = trusted(environ)
     try:
-        return Secrets(own, Metadata.from_environ(own), Redactor()).read()
+        return JobSecrets(own, Metadata.from_environ(own), Redactor()).read()
     except AgentError as error:
         # Not fatal: the user may be here to investigate exactly this failure.
         print(f"tpuctl: the job's secrets are not set here: {error}", file=sys.stderr)

@@ -13,7 +13,7 @@ from orchestrator.app.deployment.earlier_costs import last_cost, naming_deletion
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import existing_workers
 from orchestrator.domain.events import Event
-from orchestrator.engine.bucket.job_logs import JobLog, log_segments
+from orchestrator.engine.bucket.job_logs import JobLogReader, log_segments
 from orchestrator.engine.publish.event_log import new_events
 from orchestrator.errors import NotFoundError, Retry, TpuctlError, UsageError
 from orchestrator.planning.deployment_state import was_started
@@ -48,7 +48,7 @@ def read_job_log(
     TPU of the deployment file has.
     """
     session = open_named(choice, name, reporter, "show", only_observes=True)
-    log = JobLog(session.store, worker, _since(session, seconds))
+    log = JobLogReader(session.store, worker, _since(session, seconds))
     found = False
     first = True
 

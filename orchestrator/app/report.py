@@ -21,7 +21,7 @@ from orchestrator.domain.spec import VmSpec
 from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
-from orchestrator.engine.bucket.job_logs import JobLog, LogTail
+from orchestrator.engine.bucket.job_logs import JobLogReader, LogTail
 from orchestrator.engine.publish.event_log import read_events
 from orchestrator.engine.publish.publisher import Point, read_curve
 from orchestrator.engine.records.atomic_files import write_private
@@ -62,7 +62,7 @@ class ReportCache:
 
     def __init__(self, store: Store) -> None:
         self.heartbeats = Heartbeats(store)
-        self.log = JobLog(store, 0)
+        self.log = JobLogReader(store, 0)
         self.tail = LogTail(store, 0, TAIL_LINES)
         self.printed = PrintedLines()
         self._saved: tuple[float, tuple[tuple[int, float], ...]] = (0.0, ())

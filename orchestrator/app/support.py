@@ -28,7 +28,7 @@ from orchestrator.config.adapter import dump
 from orchestrator.contract.secrets.redaction import Redactor
 from orchestrator.domain.spec import Spec
 from orchestrator.emulator.control import running
-from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLogReader
 from orchestrator.engine.publish.event_log import read_events
 from orchestrator.engine.records.atomic_files import write_private
 from orchestrator.errors import TpuctlError, UsageError
@@ -231,7 +231,7 @@ def _events(session: Session) -> list[Any]:
 
 
 def _logs(session: Session) -> str:
-    log = JobLog(session.store)
+    log = JobLogReader(session.store)
     tails: dict[int, list[str]] = {}
     held, most = 0, LINES
     for lines in (log.new_lines(), log.unfinished()):

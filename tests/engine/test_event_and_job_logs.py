@@ -1,7 +1,7 @@
 """Events and the job's log: written to the bucket by one process, read back by another."""
 
 from orchestrator.engine.bucket import job_logs
-from orchestrator.engine.bucket.job_logs import JobLog, LogTail
+from orchestrator.engine.bucket.job_logs import JobLogReader, LogTail
 from orchestrator.engine.publish.event_log import read_events
 
 
@@ -47,7 +47,7 @@ def test_an_unreadable_event_is_skipped(lab):
 def test_the_log_is_followed_over_segments_and_incarnations(lab):
     """Only whole lines come, each once, in the order in which they were written."""
     store = lab.up().cloud.store
-    log = JobLog(store)
+    log = JobLogReader(store)
     lab.put("logs/g1/w0/000001.log", b"one\ntwo\nthr")
     assert [line for _, _, line in log.new_lines()] == ["one", "two"]
     lab.put("logs/g1/w0/000001.log", b"one\ntwo\nthree\nfo")
@@ -64,8 +64,8 @@ def test_the_log_of_one_worker_can_be_chosen(lab):
     lab.put("logs/g1/w0/000001.log", b"zero\n")
     lab.put("logs/g1/w1/000001.log", b"one\n")
     lab.put("logs/readme.txt", b"no log\n")
-    assert list(JobLog(store, 1).new_lines()) == [(1, 1, "one")]
-    assert len(list(JobLog(store).new_lines())) == 2
+    assert list(JobLogReader(store, 1).new_lines()) == [(1, 1, "one")]
+    assert len(list(JobLogReader(store).new_lines())) == 2
 
 
 def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
@@ -76,7 +76,7 @@ def test_lines_that_do_not_end_are_held_up_to_one_bound(lab, monkeypatch):
         lab.put(f"logs/g1/w{worker}/000001.log", b"x" * 1000)
     for name in ("g1/w4096", "g9999999999/w0", "g1/w99999", "g1/w\u0661"):
         lab.put(f"logs/{name}/000001.log", b"made up\n")
-    log = JobLog(store)
+    log = JobLogReader(store)
     given = list(log.new_lines())
     assert [(worker, len(line)) for _, worker, line in given] == [(worker, 1000) for worker in range(2, 9)]
     assert [(worker, len(line)) for _, worker, line in log.unfinished()] == [(0, 1000), (1, 1000)]

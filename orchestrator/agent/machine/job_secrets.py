@@ -59,7 +59,7 @@ def _wanted(variable: str, text: str) -> WantedSecrets:
     return WantedSecrets(variable, name, version or "latest")
 
 
-class Secrets:
+class JobSecrets:
     """Reads the job's secrets; *redactor* learns each value before it is passed on."""
 
     def __init__(self, environ: Mapping[str, str], metadata: Metadata, redactor: Redactor) -> None:

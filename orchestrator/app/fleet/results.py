@@ -20,7 +20,7 @@ from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket import uncommitted
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.fetch import Download, download_of, fetch
-from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLogReader
 from orchestrator.errors import NotFoundError
 from orchestrator.planning.fleet.tasks import Submission
 
@@ -33,7 +33,7 @@ def read_log(choice: Choice, which: str, show: Callable[[int, int, str], None], 
     submission = submitted_job(store, name)
     found = False
     for task in task_numbers(submission, number):
-        log = JobLog(task_store(fleet, name, task), 0)
+        log = JobLogReader(task_store(fleet, name, task), 0)
         for lines in (log.new_lines(), log.unfinished()):
             for start, _, line in lines:
                 found = True

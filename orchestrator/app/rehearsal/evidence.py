@@ -17,7 +17,7 @@ from orchestrator.domain.observation import Heartbeat, Present, Unknown
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats
-from orchestrator.engine.bucket.job_logs import JobLog
+from orchestrator.engine.bucket.job_logs import JobLogReader
 from orchestrator.errors import TpuctlError, TransientError
 from orchestrator.report.curve_points import losses
 
@@ -36,7 +36,7 @@ class RunEvidence:
         self._heartbeats = Heartbeats(sandbox.session.cloud.store)
         self._observed = self._answered = time.monotonic()
         self._stored: dict[tuple[int, int | None], float] = {}
-        self._log = JobLog(sandbox.session.cloud.store)
+        self._log = JobLogReader(sandbox.session.cloud.store)
         self._lines: list[tuple[int, int, str]] = []
         self.heartbeats: tuple[Heartbeat, ...] = ()
         self.checkpoints: list[RunCheckpoint] = []

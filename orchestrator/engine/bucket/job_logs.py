@@ -18,7 +18,7 @@ TAIL = 64 << 10
 _SEGMENT = re.compile(rf"{LOGS}g(\d{{1,9}})/w(\d{{1,4}})/(\d+)\.log", re.ASCII)
 
 
-class JobLog:
+class JobLogReader:
     """
     Return the new whole lines of the log at each read.
 
