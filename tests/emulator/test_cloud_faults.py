@@ -2,7 +2,7 @@
 
 import pytest
 
-from orchestrator.emulator.state.api_errors import ApiError, Where, cases
+from orchestrator.emulator.state.api_errors import ApiError, ErrorArrival, cases
 from orchestrator.emulator.state.kernel import CallTarget
 from orchestrator.emulator.state.values import methods
 from orchestrator.errors import LocalCloudError
@@ -156,7 +156,7 @@ def test_every_row_of_the_error_table_can_be_made(api, name):
     }
     values = {**known, "object": "O", "n": 1, "hex16": "0" * 16, "hex": "0" * 16}
     row = cases()[api, name]
-    error = row.error(**values) if row.where is Where.CALL else row.operation_error(**values)
+    error = row.error(**values) if row.where is ErrorArrival.CALL else row.operation_error(**values)
     assert "{" not in error.message
     assert error.message
     if isinstance(error, ApiError):

@@ -141,6 +141,8 @@ RETIRED = {
     "_set_aside": "_keep_image_files",
     "LIFE": "EXPIRES_AFTER (of a lease)",
     "USUAL_LIFE": "USUAL_LIFETIME",
+    "Door": "StorageAccess",
+    "Where": "ErrorArrival",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

@@ -75,7 +75,7 @@ def _gone() -> StorageError:
     return StorageError(401, "authError", "Invalid Credentials")
 
 
-class Door:
+class StorageAccess:
     """Checks access to buckets and objects."""
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from orchestrator.emulator.http.batch import answer_batch
 from orchestrator.emulator.http.error_bodies import error_response
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
-from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
+from orchestrator.emulator.http.storage_access import Accounts, StorageAccess, nobody
 from orchestrator.emulator.http.storage_objects import ObjectRequests
 from orchestrator.emulator.http.storage_shapes import answering, body_of, bucket_json, preconditions
 from orchestrator.emulator.http.storage_uploads import UploadRequests
@@ -82,7 +82,7 @@ def route(router: Router, request: Request) -> Response:
 class BucketRequests:
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
-        self._door = Door(storage, accounts)
+        self._access = StorageAccess(storage, accounts)
         self._buckets = storage.buckets
 
     def insert(self, request: Request) -> Response:
@@ -96,28 +96,28 @@ class BucketRequests:
         return Response.of(answer)
 
     def get(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.buckets.get")
+        self._access.admit(request, bucket, "storage.buckets.get")
         held = self._buckets.get(bucket)
         preconditions(request.query).check_read(held.generation, held.metageneration)
         return Response.of(bucket_json(held))
 
     def patch(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.buckets.update")
+        self._access.admit(request, bucket, "storage.buckets.update")
         asked = preconditions(request.query)
         return Response.of(bucket_json(self._buckets.patch(bucket, body_of(request.body), asked)))
 
     def delete(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.buckets.delete")
+        self._access.admit(request, bucket, "storage.buckets.delete")
         empty = self._storage.objects.is_empty(bucket)
         self._buckets.delete(bucket, empty, preconditions(request.query))
         return Response(204)
 
     def get_policy(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.buckets.getIamPolicy")
+        self._access.admit(request, bucket, "storage.buckets.getIamPolicy")
         return Response.of(self._buckets.policy(bucket))
 
     def set_policy(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.buckets.setIamPolicy")
+        self._access.admit(request, bucket, "storage.buckets.setIamPolicy")
         return Response.of(self._buckets.set_policy(bucket, body_of(request.body)))
 
     def layout(self, _request: Request, bucket: str) -> Response:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from email.utils import formatdate
 
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
+from orchestrator.emulator.http.storage_access import Accounts, StorageAccess, nobody
 from orchestrator.emulator.http.storage_shapes import (
     base_of,
     body_of,
@@ -31,11 +31,11 @@ class ObjectRequests:
 
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._objects = storage.objects
-        self._door = Door(storage, accounts)
+        self._access = StorageAccess(storage, accounts)
 
     def list(self, request: Request, bucket: str) -> Response:
         """Return one page of objects and prefixes; soft-deleted objects are not kept."""
-        self._door.admit(request, bucket, "storage.objects.list")
+        self._access.admit(request, bucket, "storage.objects.list")
         answer: dict[str, object] = {"kind": "storage#objects"}
         if boolean(request.query, "softDeleted"):
             return Response.of(answer)
@@ -58,26 +58,26 @@ class ObjectRequests:
 
     def _readable(self, request: Request, bucket: str, name: str) -> StoredObject:
         """Return the object to read. Raise what refuses the caller."""
-        self._door.admit(request, bucket, "storage.objects.get", name)
+        self._access.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         preconditions(request.query).check_read(held.generation, held.metageneration)
         check_etags(request.headers, etag(held.generation, held.metageneration))
         return held
 
     def patch(self, request: Request, bucket: str, name: str) -> Response:
-        self._door.admit(request, bucket, "storage.objects.update", name)
+        self._access.admit(request, bucket, "storage.objects.update", name)
         self._objects.get(bucket, name, number(request.query, "generation"))
         asked = preconditions(request.query)
         return _shown(request, self._objects.patch(bucket, name, body_of(request.body), asked))
 
     def delete(self, request: Request, bucket: str, name: str) -> Response:
-        self._door.admit(request, bucket, "storage.objects.delete", name)
+        self._access.admit(request, bucket, "storage.objects.delete", name)
         generation = number(request.query, "generation")
         self._objects.delete(bucket, name, generation, preconditions(request.query))
         return Response(204)
 
     def compose(self, request: Request, bucket: str, name: str) -> Response:
-        self._door.admit_write(request, bucket, name)
+        self._access.admit_write(request, bucket, name)
         body = without_nulls(body_of(request.body))
         parts = body.get("sourceObjects", [])
         if not isinstance(parts, list) or not isinstance(body.get("destination", {}), dict):
@@ -86,7 +86,7 @@ class ObjectRequests:
         # Seen in google-cloud-storage 3.17.1; whether the sources' rate limit applies is not published.
         doomed = sources if body.get("deleteSourceObjects") is True else []
         for source in doomed:
-            self._door.admit(request, bucket, "storage.objects.delete", source.name)
+            self._access.admit(request, bucket, "storage.objects.delete", source.name)
         asked = preconditions(request.query)
         made = self._objects.compose(sources, bucket, name, body.get("destination", {}), asked)
         for part in {one.name for one in doomed} - {name}:
@@ -94,8 +94,8 @@ class ObjectRequests:
         return _shown(request, made)
 
     def copy(self, request: Request, bucket: str, name: str, to_bucket: str, to_name: str) -> Response:
-        self._door.admit(request, bucket, "storage.objects.get", name)
-        self._door.admit_write(request, to_bucket, to_name)
+        self._access.admit(request, bucket, "storage.objects.get", name)
+        self._access.admit_write(request, to_bucket, to_name)
         generation = number(request.query, "sourceGeneration")
         source = Source(bucket, name, generation, preconditions(request.query, "Source"))
         asked = preconditions(request.query)
@@ -120,7 +120,7 @@ class ObjectRequests:
 
         Unlike on the real service, a kill halfway may leave both names.
         """
-        self._door.admit(request, bucket, "storage.objects.delete", name)
+        self._access.admit(request, bucket, "storage.objects.delete", name)
         answer = self.copy(request, bucket, name, bucket, to_name)
         if to_name != name:
             self._objects.delete(bucket, name, None, Preconditions())

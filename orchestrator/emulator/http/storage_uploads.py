@@ -6,7 +6,7 @@ from typing import Any
 
 from orchestrator.emulator.http.batch import parts
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
+from orchestrator.emulator.http.storage_access import Accounts, StorageAccess, nobody
 from orchestrator.emulator.http.storage_shapes import base_of, body_of, object_json, preconditions
 from orchestrator.emulator.state.storage.refusals import StorageError, invalid
 from orchestrator.emulator.state.storage.service import Storage
@@ -19,7 +19,7 @@ _HASH_FIELDS = {"crc32c": "crc32c", "md5": "md5Hash"}
 class UploadRequests:
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage = storage
-        self._door = Door(storage, accounts)
+        self._access = StorageAccess(storage, accounts)
         self._uploads = storage.uploads
 
     def insert(self, request: Request, bucket: str) -> Response:
@@ -74,7 +74,7 @@ class UploadRequests:
             body = {"contentType": request.headers["x-upload-content-type"], **body}
         name = check_object_name(request.query.get("name") or body.get("name"))
         with self._storage.lock:
-            self._door.admit_write(request, bucket, name)
+            self._access.admit_write(request, bucket, name)
             session = self._uploads.start(bucket, name, body, preconditions(request.query))
         base = base_of(request) or "http://localhost"
         url = f"{base}{request.path}?uploadType=resumable&upload_id={session.id}"
@@ -95,7 +95,7 @@ class UploadRequests:
         name, asked = request.query.get("name") or body.get("name"), preconditions(request.query)
         return Response.of(
             object_json(
-                stored(self._storage, self._door, request, bucket, name, data, wanted, asked),
+                stored(self._storage, self._access, request, bucket, name, data, wanted, asked),
                 base_of(request),
             )
         )
@@ -103,7 +103,7 @@ class UploadRequests:
 
 def stored(
     storage: Storage,
-    door: Door,
+    access: StorageAccess,
     request: Request,
     bucket: str,
     name: object,
@@ -113,14 +113,14 @@ def stored(
 ) -> StoredObject:
     """Store an object; its bytes are written and hashed without holding the storage's lock."""
     with storage.lock:
-        door.admit_write(request, bucket, "" if name is None else str(name))
+        access.admit_write(request, bucket, "" if name is None else str(name))
         known = check_object_name(name)
         storage.objects.check_write(bucket, known, asked)
     blob = storage.objects.stage(*data)
     with storage.lock:
         try:
             # Checked again, because bucket and policy may have changed while the bytes were written.
-            door.admit_write(request, bucket, known)
+            access.admit_write(request, bucket, known)
         except StorageError:
             storage.objects.discard(blob)
             raise

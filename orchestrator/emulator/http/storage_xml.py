@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 from xml.sax.saxutils import escape
 
 from orchestrator.emulator.http.router import Handler, Request, Response, Router
-from orchestrator.emulator.http.storage_access import Accounts, Door, nobody
+from orchestrator.emulator.http.storage_access import Accounts, StorageAccess, nobody
 from orchestrator.emulator.http.storage_objects import download
 from orchestrator.emulator.http.storage_shapes import answering, check_etags, number
 from orchestrator.emulator.http.storage_uploads import stored
@@ -72,15 +72,15 @@ def _refused(_: Request, error: StorageError, values: Mapping[str, str]) -> Resp
 class XmlRequests:
     def __init__(self, storage: Storage, accounts: Accounts = nobody) -> None:
         self._storage, self._objects = storage, storage.objects
-        self._door = Door(storage, accounts)
+        self._access = StorageAccess(storage, accounts)
 
     def bucket(self, request: Request, bucket: str) -> Response:
-        self._door.admit(request, bucket, "storage.objects.list")
+        self._access.admit(request, bucket, "storage.objects.list")
         return Response(200)
 
     def list(self, request: Request, bucket: str) -> Response:
         """Return one page of objects, in version 1 or 2 of the listing."""
-        self._door.admit(request, bucket, "storage.objects.list")
+        self._access.admit(request, bucket, "storage.objects.list")
         query = request.query
         token = query.get("continuation-token", "")
         after = query.get("start-after", "") or query.get("marker", "")
@@ -121,12 +121,12 @@ class XmlRequests:
         source = request.headers.get("x-goog-copy-source")
         if source is None:
             fields = _fields(request)
-            made = stored(self._storage, self._door, request, bucket, name, request.pieces, fields, asked)
+            made = stored(self._storage, self._access, request, bucket, name, request.pieces, fields, asked)
             return Response(200, b"", _tags(made))
         with self._storage.lock:
-            self._door.admit_write(request, bucket, name)
+            self._access.admit_write(request, bucket, name)
             from_bucket, _, from_name = unquote(source).lstrip("/").partition("/")
-            self._door.admit(request, from_bucket, "storage.objects.get", from_name)
+            self._access.admit(request, from_bucket, "storage.objects.get", from_name)
             made = self._objects.copy(Source(from_bucket, from_name), bucket, name, _fields(request), asked)
         body = f"<ETag>{_tag(made)}</ETag><LastModified>{rfc3339(made.updated)}</LastModified>"
         return _xml(f"<CopyObjectResult>{body}</CopyObjectResult>", headers=_tags(made))
@@ -135,14 +135,14 @@ class XmlRequests:
         if "uploadId" in request.query:
             self._storage.uploads.cancel(request.query["uploadId"])
             return Response(204)
-        self._door.admit(request, bucket, "storage.objects.delete", name)
+        self._access.admit(request, bucket, "storage.objects.delete", name)
         self._objects.delete(bucket, name, number(request.query, "generation"), _asked(request))
         return Response(204)
 
     def post(self, request: Request, bucket: str, name: str) -> Response:
         """Start a multipart upload, or assemble the object from its parts."""
         with self._storage.lock:
-            self._door.admit_write(request, bucket, name)
+            self._access.admit_write(request, bucket, name)
         if "uploads" in request.query:
             with self._storage.lock:
                 session = self._storage.uploads.start(bucket, name, _fields(request), _asked(request))
@@ -160,7 +160,7 @@ class XmlRequests:
         if part is None or not 1 <= part <= 10000:
             raise invalid("partNumber must be 1 to 10000.")
         with self._storage.lock:
-            self._door.admit_write(request, bucket, name)
+            self._access.admit_write(request, bucket, name)
         crc32c, md5 = self._storage.uploads.keep_part(upload, part, *request.pieces).shown()
         tag = f'"{base64.b64decode(md5).hex()}"'
         return Response(200, b"", {"etag": tag, "x-goog-hash": f"crc32c={crc32c},md5={md5}"})
@@ -180,7 +180,7 @@ class XmlRequests:
         )
 
     def _held(self, request: Request, bucket: str, name: str) -> StoredObject:
-        self._door.admit(request, bucket, "storage.objects.get", name)
+        self._access.admit(request, bucket, "storage.objects.get", name)
         held = self._objects.get(bucket, name, number(request.query, "generation"))
         _asked(request).check_read(held.generation, held.metageneration)
         check_etags(request.headers, _tag(held).strip('"'))

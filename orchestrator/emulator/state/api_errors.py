@@ -48,7 +48,7 @@ class OperationError:
     details: Details = ()
 
 
-class Where(Enum):
+class ErrorArrival(Enum):
     """Say where an error arrives, as the table writes it: a TPU's operation has another form than a Compute one."""
 
     CALL = "call"
@@ -62,7 +62,7 @@ class ErrorCase:
 
     api: str
     name: str
-    where: Where
+    where: ErrorArrival
     http_status: int
     code: str
     reason: str
@@ -78,7 +78,7 @@ class ErrorCase:
     def operation_error(self, **values: object) -> OperationError:
         """Return the error of an operation; placeholders without a value become ""."""
         message = fill(self.message, values)
-        if self.where is Where.TPU_OPERATION:
+        if self.where is ErrorArrival.TPU_OPERATION:
             return OperationError(int(self.code), message)
         details = _quota_info(values) if self.code == "QUOTA_EXCEEDED" else ()
         return OperationError(self.code, message, self.http_status, _HTTP_MESSAGES[self.http_status], details)
@@ -92,7 +92,7 @@ def cases() -> Mapping[tuple[str, str], ErrorCase]:
         # Cells that are no JSON are notes for people.
         details = tuple(json.loads(row["details"])) if row["details"].startswith("[") else ()
         case = ErrorCase(
-            row["api"], row["case"], Where(row["where"]), int(row["http_status"] or 0), row["code"],
+            row["api"], row["case"], ErrorArrival(row["where"]), int(row["http_status"] or 0), row["code"],
             row["reason"], row["message"], details,
         )  # fmt: skip
         table[case.api, case.name] = case

@@ -16,7 +16,7 @@ _SESSION_SECONDS = 7 * 24 * 3600.0  # a session URL is valid for one week
 
 
 @dataclass(frozen=True)
-class Session:
+class UploadSession:
     """One resumable upload, whose blob has the session's *id*; *done* is the record of the object it made."""
 
     id: str
@@ -33,23 +33,23 @@ class Uploads:
         self._clock = clock
         self._blobs = blobs
         self._objects = objects
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, UploadSession] = {}
         self._parts: dict[str, set[int]] = {}
         self._busy: dict[str, threading.Lock] = {}
         # A process killed between writing the object and the session left a session that looks open.
         made = {held.blob: held.as_record() for held in objects.all()}
         for record in blobs.records("upload"):
-            session = Session(**{**record, "asked": Preconditions(**record["asked"])})
+            session = UploadSession(**{**record, "asked": Preconditions(**record["asked"])})
             self._sessions[session.id] = replace(session, done=made.get(session.id, session.done))
 
     def ids(self) -> list[str]:
         return list(self._sessions)
 
-    def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> Session:
+    def start(self, bucket: str, name: str, body: Mapping[str, Any], asked: Preconditions) -> UploadSession:
         """Start a session. Raise 412 if *asked* already fails."""
         self._objects.check_write(bucket, name, asked)
         self._drop_old()
-        session = Session(uuid.uuid4().hex, bucket, name, dict(body), asked, self._clock.now())
+        session = UploadSession(uuid.uuid4().hex, bucket, name, dict(body), asked, self._clock.now())
         self._keep(session)
         return session
 
@@ -153,7 +153,7 @@ class Uploads:
         if not session.done:
             self._objects.discard(session_id)
 
-    def _session(self, session_id: str) -> Session:
+    def _session(self, session_id: str) -> UploadSession:
         if session_id not in self._sessions:
             raise StorageError(404, "notFound", "The upload session does not exist or has ended.")
         return self._sessions[session_id]
@@ -163,7 +163,7 @@ class Uploads:
         for session in [s for s in self._sessions.values() if s.started < limit]:
             self.cancel(session.id)
 
-    def _keep(self, session: Session) -> None:
+    def _keep(self, session: UploadSession) -> None:
         self._blobs.save("upload", session.id, asdict(session))
         self._sessions[session.id] = session
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
-from orchestrator.emulator.state.api_errors import Where, cases
+from orchestrator.emulator.state.api_errors import ErrorArrival, cases
 from orchestrator.emulator.state.values import methods
 from orchestrator.errors import LocalCloudError
 
@@ -129,7 +129,7 @@ def _kind_of_case(method: str, name: str) -> FaultKind:
         raise _refused(
             f"fault {name!r} on {method}: unknown", f"known: {', '.join(_PLAIN)}, latency:SECONDS, {known}"
         )
-    return FaultKind.CALL_ERROR if case.where is Where.CALL else FaultKind.OPERATION_ERROR
+    return FaultKind.CALL_ERROR if case.where is ErrorArrival.CALL else FaultKind.OPERATION_ERROR
 
 
 def _seconds(text: str) -> float:
