@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from orchestrator.agent.attempt.progress_tracker import ProgressTracker
-from orchestrator.agent.telemetry.progress import Known, ProgressReader, StepRate, known, read_progress
+from orchestrator.agent.telemetry.progress import (
+    KnownProgress,
+    ProgressReader,
+    StepRate,
+    known,
+    read_progress,
+)
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.printed.choose import Printed
 from tests.agent.agent_lab import AgentLab
@@ -29,7 +35,7 @@ NOTHING, QUIET = ProgressReader(), Printed()
 def sources(
     reported: ProgressReader = NOTHING, printed: Printed = QUIET, events: ProgressReader = NOTHING,
     saved: int | None = None, resumed: int | None = None, target: int | None = None,
-) -> Known:  # fmt: skip
+) -> KnownProgress:  # fmt: skip
     """Return what is known from some sources."""
     return known(reported, printed, events, saved, resumed, target)
 
@@ -42,11 +48,11 @@ def test_the_order_of_the_sources() -> None:
     """
     reported, printed = ProgressReader(5), Printed(6, 0.6, None, 100, "lines", exact=True)
     events = ProgressReader(7, 0.7)
-    assert sources(reported, printed, events, 4) == Known(5, 0.6, 100, "file")
-    assert sources(printed=printed, events=events, saved=4) == Known(6, 0.6, 100, "lines")
-    assert sources(events=events, saved=4) == Known(7, 0.7, None, "events", exact=False)
-    assert sources(saved=4) == Known(4, None, None, "commits")
-    assert sources() == Known()
+    assert sources(reported, printed, events, 4) == KnownProgress(5, 0.6, 100, "file")
+    assert sources(printed=printed, events=events, saved=4) == KnownProgress(6, 0.6, 100, "lines")
+    assert sources(events=events, saved=4) == KnownProgress(7, 0.7, None, "events", exact=False)
+    assert sources(saved=4) == KnownProgress(4, None, None, "commits")
+    assert sources() == KnownProgress()
 
 
 @pytest.mark.parametrize("key", ["save_pause", "save_seconds"])
@@ -60,8 +66,8 @@ def test_a_bar_that_begins_again_after_a_restart_is_not_believed() -> None:
     """Its count would look like a job that ignores its checkpoint; its loss is one all the same."""
     bar = Printed(3, 0.5, None, 90, "bars", exact=False)
     assert sources(printed=bar).step == 3
-    assert sources(printed=bar, resumed=40) == Known(None, 0.5, 90, "")
-    assert sources(printed=bar, saved=20) == Known(20, 0.5, 90, "commits")
+    assert sources(printed=bar, resumed=40) == KnownProgress(None, 0.5, 90, "")
+    assert sources(printed=bar, saved=20) == KnownProgress(20, 0.5, 90, "commits")
     assert sources(printed=bar, target=2).step is None
 
 
@@ -73,9 +79,9 @@ def test_an_own_count_below_the_checkpoint_is_reported_as_it_is() -> None:
 def test_a_loss_is_not_that_of_a_newer_save() -> None:
     """The line named its step, and so did the event file; the save has no loss."""
     printed = Printed(180, 0.02, None, None, "lines", exact=True)
-    assert sources(printed=printed, saved=195) == Known(195, 0.02, None, "lines", loss_step=180)
+    assert sources(printed=printed, saved=195) == KnownProgress(195, 0.02, None, "lines", loss_step=180)
     events = ProgressReader(180, 0.02)
-    assert sources(events=events, saved=195) == Known(195, 0.02, None, "commits", loss_step=180)
+    assert sources(events=events, saved=195) == KnownProgress(195, 0.02, None, "commits", loss_step=180)
 
 
 def test_a_loss_that_is_no_number_is_not_reported_as_one() -> None:

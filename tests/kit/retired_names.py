@@ -143,6 +143,8 @@ RETIRED = {
     "USUAL_LIFE": "USUAL_LIFETIME",
     "Door": "StorageAccess",
     "Where": "ErrorArrival",
+    "Known": "KnownProgress",
+    "Data": "JobData",
     # A second name for a thing, or a name that meant several things, by the definitions that may not have it.
     "Chore": "PeriodicTask",
     "Parting": "Divergence",

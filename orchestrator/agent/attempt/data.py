@@ -51,7 +51,7 @@ class WantedData:
     total: str
 
 
-class Data:
+class JobData:
     """The data of the bundle in use, on this machine."""
 
     def __init__(self, layout: Layout, bucket: JobBucket) -> None:
@@ -267,7 +267,7 @@ def download_data(context: AgentContext) -> Optional[JobOutcome]:
 
     Raise AgentMustEnd as soon as the agent must end; files downloaded by then are kept.
     """
-    data = Data(context.settings.layout, context.shared)
+    data = JobData(context.settings.layout, context.shared)
     if not data.wants():
         return None
     context.heartbeat.time("data_began")

@@ -9,7 +9,7 @@ from orchestrator.agent.context import AgentContext
 from orchestrator.agent.telemetry.progress import (
     COMMITS,
     EVENTS,
-    Known,
+    KnownProgress,
     ProgressReader,
     StepRate,
     known,
@@ -33,7 +33,7 @@ class ProgressTracker:
         self._stream = Stream()
         self._output = Output(self._context.settings.progress)
         self._reported = ProgressReader()
-        self._known = Known()
+        self._known = KnownProgress()
         self._source = ""
         self._rate = StepRate()
         self._pauses = SavePauses()
@@ -89,7 +89,7 @@ class ProgressTracker:
         steps = (self._context.local.newest, self._context.committer.proven)
         return max((step for step in steps if step is not None), default=None)
 
-    def _measure(self, now: Known, saved: Optional[int], resumed: Optional[int]) -> None:
+    def _measure(self, now: KnownProgress, saved: Optional[int], resumed: Optional[int]) -> None:
         """Measure how long saves stop the training, from when steps and saves are first seen."""
         if now.source != self._known.source:
             self._pauses.forget()
@@ -105,7 +105,7 @@ class ProgressTracker:
         for seconds in found:
             self._context.save_interval.take_measured(seconds)
 
-    def _record_step(self, now: Known, resumed: Optional[int]) -> None:
+    def _record_step(self, now: KnownProgress, resumed: Optional[int]) -> None:
         assert now.step is not None  # noqa: S101 (asked for above)
         if not self._began or now.source != self._known.source:
             self._record_first_step(now.step, resumed)

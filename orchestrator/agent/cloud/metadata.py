@@ -17,7 +17,7 @@ TOKEN_MARGIN = 120.0
 
 
 @dataclass(frozen=True)
-class Value:
+class MetadataValue:
     """A metadata value, and the etag with which to wait for a change."""
 
     text: str
@@ -37,15 +37,15 @@ class Metadata:
         """Return a client of the server in GCE_METADATA_HOST, by default Google's."""
         return cls(environ.get("GCE_METADATA_HOST") or DEFAULT_HOST)
 
-    def get(self, path: str, timeout: float = 5.0) -> Value:
+    def get(self, path: str, timeout: float = 5.0) -> MetadataValue:
         """Return a value. Raise TransientError for network failures and 5xx, AgentError for other refusals."""
         reply = self._transport.send("GET", self._base + path, {"Metadata-Flavor": "Google"}, timeout=timeout)
         if reply.status == 200:
-            return Value(reply.body.decode("utf-8", "replace"), reply.headers.get("etag", ""))
+            return MetadataValue(reply.body.decode("utf-8", "replace"), reply.headers.get("etag", ""))
         kind = TransientError if reply.status in (408, 429) or reply.status >= 500 else AgentError
         raise kind(f"metadata server answers {reply.status} for {path}")
 
-    def changed(self, path: str, etag: str, timeout: float) -> Value:
+    def changed(self, path: str, etag: str, timeout: float) -> MetadataValue:
         """Return a value when its etag differs from *etag*, or after *timeout* seconds in any case."""
         query = f"?wait_for_change=true&last_etag={etag}&timeout_sec={int(timeout)}"
         return self.get(path + query, timeout=timeout + 15)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from orchestrator.agent.cloud.metadata import Metadata, Value
+from orchestrator.agent.cloud.metadata import Metadata, MetadataValue
 from orchestrator.contract.backoff import Backoff, ConsecutiveFailures
 from orchestrator.contract.machine_errors import AgentError, TransientError
 
@@ -64,10 +64,10 @@ class NoticeWatch(threading.Thread):
         """Ask the thread to end. It is a daemon, so a held request does not delay the process."""
         self._ended.set()
 
-    def _value(self, etag: str) -> Value:
+    def _value(self, etag: str) -> MetadataValue:
         # The server answers as soon as the value changes; polling would lose part of the 30 s of a notice.
         return self._metadata.changed(PATH, etag, HELD) if etag else self._metadata.get(PATH)
 
 
-def _says_so(value: Value) -> bool:
+def _says_so(value: MetadataValue) -> bool:
     return value.text.strip().upper() == "TRUE"

@@ -31,7 +31,7 @@ class ProgressReader:
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownProgress:
     """
     The known progress; *source* says where the step comes from, "" for no step.
 
@@ -65,7 +65,7 @@ def known(
     saved: Optional[int],
     resumed: Optional[int],
     target: Optional[int],
-) -> Known:
+) -> KnownProgress:
     """
     Return the step from the most trusted source that has one, and the loss likewise.
 
@@ -83,12 +83,14 @@ def known(
     loss, loss_at, of_loss = next((one for one in losses if one[0] is not None), (None, None, ""))
     odd = loss is not None and usable(loss) is None
 
-    def made(step: Optional[int], source: str, *, exact: bool = True) -> Known:
+    def made(step: Optional[int], source: str, *, exact: bool = True) -> KnownProgress:
         total = printed.total if printed.total is not None and printed.total >= (step or 0) else None
         # A count that is not exact may have started at 0 again: its step is none of another source's.
         fits = source == of_loss or of_loss in (FILE, EVENTS) or printed.exact
         earlier = loss_at if fits and loss_at is not None and step is not None and loss_at < step else None
-        return Known(step, usable(loss), total, source if step is not None else "", exact, odd, earlier)
+        return KnownProgress(
+            step, usable(loss), total, source if step is not None else "", exact, odd, earlier
+        )
 
     if reported.step is not None:
         return made(reported.step, FILE)
