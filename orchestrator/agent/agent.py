@@ -1,4 +1,4 @@
-"""Run the agent on one machine: boot, attempts until the job is done or given up, last report."""
+"""Run the agent on one machine: boot, attempts until the job is done or given up, last heartbeat."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ class Agent:
         context.patiently("read the gang", self._check_gang)
         if record.incarnation != self._settings.incarnation:
             record = attempt_record.AttemptRecord()
-        # A machine that lost its disk has no state/job.json; its last report in the bucket shows how far it was.
+        # A machine that lost its disk has no state/job.json; its last heartbeat in the bucket shows how far it was.
         held = context.patiently("read the heartbeat", context.heartbeat_writer.before)
         last = max(record.attempt, _count(held.get("attempt")))
         self._runner.record = replace(record, attempts=max(record.attempts, _count(held.get("attempts"))))
@@ -312,7 +312,7 @@ class Agent:
         return thread
 
     def _leave(self, ending: Ending) -> None:
-        """Write the last report to disk, log and heartbeat; then stop cron, if this ending requires it."""
+        """Write how it ended to disk, log and heartbeat; then stop cron, if this ending requires it."""
         context, layout = self._context, self._settings.layout
         with contextlib.suppress(OSError):
             # First, so that an agent killed in the lines below does not count as crashed.

@@ -40,7 +40,7 @@ class SaveIntervalTracker:
     """
     The interval between saves, from the save pause and the lifetime of machines.
 
-    Lifetimes come from the last reports of earlier machines, from every start of the job on this one, and
+    Lifetimes come from the last heartbeats of earlier machines, from every start of the job on this one, and
     from the zone statistics in the bucket, which the controller maintains for TPUs of this type.
     """
 
@@ -165,7 +165,7 @@ class SaveIntervalTracker:
             self._heartbeat.set(time_between_interruptions=round(self._between_interruptions()))
 
     def _periods(self) -> Tuple[WorkPeriod, ...]:
-        """Return the periods of work of earlier machines, from the last reports of their worker 0."""
+        """Return the periods of work of earlier machines, from the last heartbeats of their worker 0."""
         numbers = []
         for name in self._bucket.list(PREFIX):
             incarnation, _, worker = name[len(PREFIX) :].partition("/")
@@ -197,7 +197,7 @@ def _period(data: bytes) -> Optional[WorkPeriod]:
     try:
         heartbeat: Any = json.loads(data)
         spawned, at = heartbeat["timings"]["spawned"], heartbeat["at"]
-        # A killed machine's last report says "run"; a fresh save in it does not prove that nothing was lost.
+        # A killed machine's last heartbeat says "run"; a fresh save in it does not prove that nothing was lost.
         rested = heartbeat["phase"] in (Phase.STOPPED, Phase.ENDED, Phase.DONE)
         saved = int(heartbeat.get("step") or 0) <= int(heartbeat.get("committed_step") or 0)
         return WorkPeriod(max(0.0, float(at) - float(spawned)), lost=not (rested and saved))

@@ -146,7 +146,7 @@ def curve_of(session: Session) -> list[Point]:
 def _with_printed_steps(
     session: Session, heartbeats: Sequence[Heartbeat], cache: ReportCache, points: Sequence[Point]
 ) -> tuple[Heartbeat, ...]:
-    """Return the last reports; the log is read only for a lost machine whose report has no step."""
+    """Return the last heartbeats; the log is read only for a lost machine whose heartbeat has no step."""
     mine = [heartbeat for heartbeat in heartbeats if heartbeat.worker == 0]
     newest = max((heartbeat.incarnation for heartbeat in mine), default=0)
     if any(heartbeat.step is None and heartbeat.incarnation < newest for heartbeat in mine):
@@ -158,7 +158,7 @@ def _with_printed_steps(
 
 def _summary(session: Session, heartbeats: Sequence[Heartbeat]) -> Summary:
     record = session.records.current
-    # Up to the last report instead of now, so that a report made days later shows the same cost.
+    # Up to the last heartbeat instead of now, so that a report made days later shows the same cost.
     now = session.clock.now()
     ended = max((b.updated for b in heartbeats), default=now)
     # By the same times as the table of uses, so that both say the same of the same time.

@@ -47,7 +47,7 @@ class DeploymentState(Enum):
 
     @property
     def without_tpu(self) -> bool:
-        """Return whether the job needs a TPU and has none, so that the last report says nothing about now."""
+        """Return whether the job needs a TPU and has none, so that the last heartbeat says nothing about now."""
         return self in {DeploymentState.TPU_LOST, DeploymentState.NO_TPU, DeploymentState.REPLACING}
 
 
@@ -85,7 +85,7 @@ class ResourceStatus:
 @dataclass(frozen=True, kw_only=True)
 class WorkerStatus:
     """
-    The last report of a worker; ages are in seconds.
+    The last heartbeat of a worker; ages are in seconds.
 
     *checkpoint_step* is the one that it has committed last, *reported_target_steps* the last step of the training
     as the job reports it; `job.target_steps` counts before it. *loss_step* is the step of the loss if it is an

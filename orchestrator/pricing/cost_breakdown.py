@@ -123,7 +123,7 @@ def cost_breakdown(
     stored: Sequence[StoredAmount] = (),
 ) -> CostBreakdown:
     """
-    Return the cost up to *now*; *heartbeats* are the last reports of all incarnations.
+    Return the cost up to *now*; *heartbeats* are the last heartbeats of all incarnations.
 
     Storage is what the bucket has *stored* now, since it was written. Deleted objects, requests and traffic
     are not included, and budgets do not count storage.

@@ -1,7 +1,7 @@
 """
 Say what the time on TPUs was used for.
 
-It follows from the last report of each incarnation: time until its first step is starting or recovering, a
+It follows from the last heartbeat of each incarnation: time until its first step is starting or recovering, a
 restart on the same TPU is starting, time after its last checkpoint is lost if the TPU was preempted, and time in
 which no TPU trains is idle. If a job reported no step, the use of its time is unknown.
 """
@@ -71,7 +71,7 @@ def use_spans(
 @dataclass(frozen=True)
 class TpuTime:
     """
-    One TPU with its last report, None without one, and the TPU that has replaced it, if any.
+    One TPU with its last heartbeat, None without one, and the TPU that has replaced it, if any.
 
     *first* is the use of the time until its first step.
     """

@@ -1,4 +1,4 @@
-"""Compute the loss of a job by step, from the watcher's points, the job's log, and the last reports."""
+"""Compute the loss of a job by step, from the watcher's points, the job's log, and the last heartbeats."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -58,7 +58,7 @@ def losses(
     for incarnation, points in before.points.items():
         for step, loss in points.items():
             add(incarnation, step, loss)
-    # If the sources differ, later ones overwrite earlier ones: log, watcher, last report.
+    # If the sources differ, later ones overwrite earlier ones: log, watcher, last heartbeat.
     for _, step, loss, incarnation in observed:
         add(incarnation, step, loss)
     for heartbeat in heartbeats:

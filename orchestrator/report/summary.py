@@ -69,7 +69,7 @@ class Summary:
     """
     The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
-    *steps_redone_is_lower_bound* says that a machine was lost without a last report, so more steps may have been
+    *steps_redone_is_lower_bound* says that a machine was lost without a last heartbeat, so more steps may have been
     repeated: up to *upper_steps_redone* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
@@ -102,7 +102,7 @@ def summarise(
     begun: Collection[int] = (), heartbeat_interval: float = inf, trained: float = 0.0,
 ) -> Summary:  # fmt: skip
     """
-    Return the summary of the incarnations that *heartbeats* (the last report of each) and *events* describe.
+    Return the summary of the incarnations that *heartbeats* (the last heartbeat of each) and *events* describe.
 
     *wall* is how many seconds the deployment was up, *begun* has the incarnations with which `up` started or
     restarted it, which did not recover from anything. *heartbeat_interval* is the longest time between two
@@ -180,7 +180,7 @@ def counts(heartbeat: Heartbeat) -> bool:
 
 def _started(heartbeat: Heartbeat) -> bool:
     """
-    Return whether the job trained on this machine, as far as its last report tells.
+    Return whether the job trained on this machine, as far as its last heartbeat tells.
 
     One that gave up without a step has not: it failed at its imports, or at the first batch.
     """
@@ -195,7 +195,7 @@ def _lost(started: Sequence[Heartbeat]) -> bool:
 
 
 def _trained_on(heartbeat: Heartbeat) -> bool:
-    """Return whether a lost machine may have trained on after its last report."""
+    """Return whether a lost machine may have trained on after its last heartbeat."""
     # Asked to stop, with its newest step committed: the job has made its last save.
     saved = heartbeat.phase is Phase.STOPPING and heartbeat.committed_step is not None
     return heartbeat.phase in LIVING and not (saved and heartbeat.committed_step == heartbeat.step)
@@ -203,7 +203,7 @@ def _trained_on(heartbeat: Heartbeat) -> bool:
 
 def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], interval: float) -> int | None:
     """
-    Return how many steps beyond its last report a machine may have made in vain; None if nothing tells.
+    Return how many steps beyond its last heartbeat a machine may have made in vain; None if nothing tells.
 
     It may have trained on, at its last rate, until its preemption was observed, but not until its next report
     or the end of its next commit, which are missing. What it committed meanwhile was kept.
@@ -227,7 +227,7 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], interv
 
 
 def _last_step(heartbeat: Heartbeat) -> int | None:
-    """Return the last known step, which may be that of a save after the last report."""
+    """Return the last known step, which may be that of a save after the last heartbeat."""
     return max((n for n in (heartbeat.step, heartbeat.committed_step) if n is not None), default=None)
 
 

@@ -1,4 +1,4 @@
-"""Build the timeline of each machine from the record, the last reports and the events."""
+"""Build the timeline of each machine from the record, the last heartbeats and the events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

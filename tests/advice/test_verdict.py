@@ -20,7 +20,7 @@ KILLED = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=50)
 
 
 def heartbeat(incarnation, step, resumed_from=None, **more):
-    """Return the last report of an incarnation that trained."""
+    """Return the last heartbeat of an incarnation that trained."""
     timings = more.pop("timings", {"first_step": T + 10 * incarnation})
     known = {"loss": 2.5, "progress_from": "file", "timings": timings, "resumed_from": resumed_from, **more}
     return Heartbeat(incarnation, 0, Phase.RUN, T, step=step, **known)

@@ -199,7 +199,7 @@ def test_a_job_gets_the_interval_at_its_start_and_while_it_runs(lab: AgentLab) -
     # What is known of others is read while the job starts: all, a part or nothing of it may be there by then.
     assert given in {first, *(round(interval(20, *known)) for known in ([periods], [[], zone], [[]]))}
     assert interval(500, periods, zone) - 1 <= later <= interval(500, longest, zone) + 1
-    # The last report may be of after the job's end, which was an interruption as well: step 1 is in no checkpoint.
+    # The last heartbeat may be of after the job's end, which was an interruption too: step 1 is in no checkpoint.
     heartbeat, shortest = machine.heartbeat(), [*periods, WorkPeriod(0.0, lost=True)]
     assert interval(500, shortest, zone) - 1 <= heartbeat["save_interval"] <= interval(500, longest, zone) + 1
     assert (

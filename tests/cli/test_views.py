@@ -174,7 +174,7 @@ def test_a_failure_that_repeats_is_one_line_with_a_counter(capsys):
 
 
 def test_the_live_line_counts_what_is_waited_for(capsys):
-    """It says what, and for how long so far; then how old the job's last report is."""
+    """It says what, and for how long so far; then how old the job's last heartbeat is."""
     printer = EventPrinter()
     assert printer.line_text(T0) == "checking the cloud"
     printer.waiting((Wait("TPU: CREATING"),), T0)

@@ -20,7 +20,7 @@ CLOUD = Path("/tmp/tpuctl-rehearsal-k2x7/cloud")
 
 
 def heartbeat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
-    """Return the last report of a machine that came *at* seconds."""
+    """Return the last heartbeat of a machine that came *at* seconds."""
     marks = {"boot": T + at, "restore_began": T + at + 0.5, "restored": T + at + 0.9}
     if setup is not None:
         marks |= {"setup_began": T + at + 0.5, "setup_done": T + at + 0.5 + setup}

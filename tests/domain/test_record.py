@@ -193,6 +193,6 @@ def test_a_tpu_whose_workers_report_was_made_whatever_its_create_answered(heartb
 
 
 def test_reports_of_a_deleted_tpu_make_it_no_existing_one():
-    """What is surely gone stays gone; its last report lies in the bucket."""
+    """What is surely gone stays gone; its last heartbeat lies in the bucket."""
     gone = record(accepted=False, requested_at=0.0)
     assert not update_record(gone, world(nodes=Present(()), heartbeats=Present((heartbeat(),)))).node.accepted

@@ -29,7 +29,7 @@ TRAINING, STARTING, IDLE, LOST, UNKNOWN = Use.TRAINING, Use.STARTING, Use.IDLE, 
 
 
 def heartbeat(at, phase=Phase.RUN, **more):
-    """Return the last report of a start, *at* seconds after T."""
+    """Return the last heartbeat of a start, *at* seconds after T."""
     return Heartbeat(1, 0, phase, T + at, **more)
 
 

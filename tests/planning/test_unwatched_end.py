@@ -29,7 +29,7 @@ def ended(*reports, was=BILLED, **overrides) -> Span:
 
 
 def test_a_tpu_that_ended_unwatched_is_billed_until_the_report_that_it_owed():
-    """Its last report is three hours old: it is counted 30 s longer, and when that was observed is kept."""
+    """Its last heartbeat is three hours old: it is counted 30 s longer, and when that was observed is kept."""
     found = ended(heartbeat(updated=NOW - 3 * HOUR), heartbeat(1, workers=2, updated=NOW - 3 * HOUR + 5))
     assert (found.until, found.end_observed) == (NOW - 3 * HOUR + 35, NOW)
 

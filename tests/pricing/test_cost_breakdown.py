@@ -62,7 +62,7 @@ def test_a_tpu_that_has_lost_its_race_costs_money_and_is_no_preemption_of_the_jo
 
 
 def lifetime(chance):
-    """Return a deployment that lost its TPU some times: spec, spans, last reports, the uses of each tick."""
+    """Return a deployment that lost its TPU some times: spec, spans, last heartbeats, the uses of each tick."""
     kind = chance.choice([("v5e", "v5litepod-8"), ("v5e", "v5litepod-1"), ("v6e", "v6e-4")])
     zones = ["us-east5-a", "us-east5-b"] if kind[0] == "v6e" else ["europe-west4-b"]
     spot, with_vm = chance.random() < 0.8, chance.random() < 0.7

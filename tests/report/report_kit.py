@@ -21,7 +21,7 @@ ZONE = "europe-west4-b"
 
 
 def heartbeat(incarnation, began, step, resumed_from=None, **more):
-    """Return the last report of worker 0 of one TPU that began at *began*."""
+    """Return the last heartbeat of worker 0 of one TPU that began at *began*."""
     marks = ("boot", "fetched", "restored", "spawned", "first_step")
     timings = {name: began + 40 + 5 * index for index, name in enumerate(marks)}
     known = {

@@ -60,7 +60,7 @@ def test_each_program_has_a_curve(sample):
 
 
 def test_a_loss_is_drawn_at_the_step_it_was_printed_for():
-    """The last report has a later step, from a save; the curve has no value there."""
+    """The last heartbeat has a later step, from a save; the curve has no value there."""
     heartbeat = Heartbeat(1, 0, Phase.RUN, T, step=195, loss=0.02, loss_step=180)
     assert losses([], [heartbeat]) == {1: [(180, 0.02)]}
     lines = [(1, "updates: 180"), (1, "loss 0.02"), (1, "updates: 195")]
@@ -113,7 +113,7 @@ def test_hostile_lines_of_a_log_cost_little(line):
 
 
 def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
-    """It was lost at step 70, soon after its last report, while it restored: the next one made all of it again."""
+    """It was lost at step 70, soon after its last heartbeat, while it restored: the next one made it all again."""
     lost = Heartbeat(1, 0, Phase.RESTORE, T + 20)
     after = Heartbeat(2, 0, Phase.DONE, T + 90, step=100, timings={"first_step": T + 60})
     before = PrintedLines()

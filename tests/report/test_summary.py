@@ -18,7 +18,7 @@ TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 3
 
 
 def heartbeat(incarnation, step, resumed_from=None, **more):
-    """Return the last report of one incarnation."""
+    """Return the last heartbeat of one incarnation."""
     return Heartbeat(
         incarnation, 0, Phase.RUN, more.pop("updated", T), step=step, resumed_from=resumed_from, **more
     )
@@ -248,7 +248,7 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
     ],
 )
 def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
-    """A machine that died without a last report may have trained on after it."""
+    """A machine that died without a last heartbeat may have trained on after it."""
     summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, upper_steps_redone=at_most)
     assert redone_text(summary) == text
 

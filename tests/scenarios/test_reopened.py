@@ -247,7 +247,7 @@ def test_status_after_down_says_that_the_checkpoint_is_still_there(cloud, user):
     user.watch(900)
     assert user.run("status", "--json").document["checkpoint_step"]
     user.run("down", "--yes")
-    # The bucket's newest one, which may be later than the last report.
+    # The bucket's newest one, which may be later than the last heartbeat.
     step = max(step for step, _ in cloud.machines.complete(cloud.buckets()[0]))
     assert user.run("status", "--json").document["checkpoint_step"] == step
     assert f"checkpoint   step {step}, in the bucket" in user.run("status").out.splitlines()

@@ -1,4 +1,4 @@
-"""`down` where no watcher ran: what the bucket and the last reports tell is in every later command."""
+"""`down` where no watcher ran: what the bucket and the last heartbeats tell is in every later command."""
 
 from orchestrator.contract.bucket.object_names import EVENTS
 from tests.kit.user import User
@@ -36,7 +36,7 @@ def test_a_second_down_counts_no_preemption_again(cloud, user: User):
 
 
 def test_status_of_a_deployment_that_is_down_asks_the_bucket_for_its_checkpoint(cloud, user: User):
-    """The last save came after the last report that `down` could read."""
+    """The last save came after the last heartbeat that `down` could read."""
     cloud.machines.reports_nothing = lambda worker: cloud.clock.now() > cloud.reports_until
     cloud.reports_until = float("inf")
     user.up()

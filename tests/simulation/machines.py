@@ -300,7 +300,7 @@ class SimulatedGang:
         self.job = SimpleNamespace(**{**vars(self.job), "target": None})
 
     def heartbeat(self):
-        """Write the last report of each worker that is alive and reaches the bucket; first that of a boot."""
+        """Write the last heartbeat of each worker that is alive and reaches the bucket; first that of a boot."""
         begun = self.booted and not self._turn
         if self.over or self.silent or not (self._turn or begun):
             return

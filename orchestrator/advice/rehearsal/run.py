@@ -62,7 +62,7 @@ class RunTotals:
 @dataclass(frozen=True)
 class ObservedRun:
     """
-    What one run has shown; *heartbeats* are the last reports of all incarnations.
+    What one run has shown; *heartbeats* are the last heartbeats of all incarnations.
 
     *checkpoints* are complete in the bucket, *written* also those observed only on a machine's disk, both in
     the order of observation. *steps* are all reported steps, *losses* (step, loss) by incarnation. *digests* are
@@ -88,7 +88,7 @@ class ObservedRun:
 
     @property
     def chain(self) -> dict[int, Heartbeat]:
-        """Return the last report of worker 0 of each incarnation, oldest first."""
+        """Return the last heartbeat of worker 0 of each incarnation, oldest first."""
         return {
             b.incarnation: b for b in sorted(self.heartbeats, key=lambda b: b.incarnation) if b.worker == 0
         }
@@ -112,7 +112,7 @@ class ObservedRun:
 
     @property
     def seconds(self) -> float | None:
-        """Return the seconds from the first machine's boot to the last report, None without reports."""
+        """Return the seconds from the first machine's boot to the last heartbeat, None without one."""
         if not self.heartbeats:
             return None
         started = min(b.timings.get("boot", b.updated) for b in self.heartbeats)

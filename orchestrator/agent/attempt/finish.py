@@ -96,7 +96,7 @@ class Finish:
             raise AgentMustEnd(Ending(EndingKind.UNCOMMITTED, message))
 
     def before(self, ending: Ending) -> None:
-        """Upload what no commit contains before the last report, for as long as the machine exists."""
+        """Upload what no commit contains before the last heartbeat, for as long as the machine exists."""
         record, clock, end_requests = self._runner.record, self._context.clock, self._context.end_requests
         if ending.kind not in (EndingKind.NOTICE, EndingKind.GAVE_UP) or not record.trains_since:
             return

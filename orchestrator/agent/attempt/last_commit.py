@@ -53,7 +53,7 @@ def commit_in_time(context: AgentContext) -> None:
 
     thread = threading.Thread(target=commit, name="last-commit", daemon=True)
     thread.start()
-    # The thread keeps running and may still succeed while the last report is written.
+    # The thread keeps running and may still succeed while the last heartbeat is written.
     thread.join(LAST_COMMIT)
     if thread.is_alive():
         context.heartbeat.warn("last commit", f"not finished within {LAST_COMMIT:g} s")

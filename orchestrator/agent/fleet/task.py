@@ -54,7 +54,7 @@ Seconds for which a task goes on without the bucket. With the end of its job tha
 slurm.sh, after which Slurm starts the task of a machine that has fallen silent elsewhere.
 """
 _STATUS: Dict[str, int] = {**dict.fromkeys(WELL, 0), Phase.FAILED: 1}
-"""Exit status of a task by the phase of its last report; without one of these it has not ended."""
+"""Exit status of a task by the phase of its last heartbeat; without one of these it has not ended."""
 
 
 def run_task(environ: Mapping[str, str], run: Callable[[Mapping[str, str]], int]) -> int:
@@ -131,7 +131,7 @@ def start_task(environ: Mapping[str, str]) -> Union[ClaimedStart, int]:
 
 
 def end_task(start: ClaimedStart) -> int:
-    """Mark the task's end from its agent's last report; return the status, AGAIN without an end."""
+    """Mark the task's end from its agent's last heartbeat; return the status, AGAIN without an end."""
     phase = str(read_json(start.settings.layout.status).get("phase", ""))
     if start.follows:
         return _STATUS.get(phase, AGAIN)

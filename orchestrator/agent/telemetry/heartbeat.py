@@ -195,7 +195,7 @@ class HeartbeatWriter:
                 self._bucket.write(self._name, _text(body).encode(), timeout=bound)
                 self._last, self._reported_at, self._reported = self._clock.monotonic(), began, changes
             # After the write: the controller that this wakes must find the new heartbeat. Under the lock: a
-            # thread that finds the last report written ends the agent, and with it this thread before its call.
+            # thread that finds the last heartbeat written ends the agent, and with it this thread before its call.
             self._wake.write_if_urgent(body, bound)
 
     def _gathers(self) -> float:

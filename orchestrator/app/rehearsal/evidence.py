@@ -112,7 +112,7 @@ class RunEvidence:
         return [RunCheckpoint(step, newest) for step in steps]
 
     def shown(self, heartbeats: list[Heartbeat], moment: Moment) -> Shown:
-        """Return the evidence of one machine; *heartbeats* are the last reports of its workers."""
+        """Return the evidence of one machine; *heartbeats* are the last heartbeats of its workers."""
         slowest = min(heartbeats, key=newest_step)
         step = newest_step(slowest)
         incarnation = slowest.incarnation

@@ -123,7 +123,7 @@ def progress_text(
     heartbeat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
 ) -> str:
     """
-    Return a line about the job; *lost* means that its machine is gone and *heartbeat* was its last report.
+    Return a line about the job; *lost* means that its machine is gone and *heartbeat* was its last heartbeat.
 
     The cost is from *usd* to *upper_usd*, where the price lists differ.
     """

@@ -2,7 +2,7 @@
 Estimate when a TPU ended that had no watcher, for the bill. Pure.
 
 Google's API has the time of a TPU's creation, and none of its end (fields of `tpu_v2.Node` in Google's client).
-What tells that it still worked is the last report of its workers, by the bucket's clock.
+What tells that it still worked is the last heartbeat of its workers, by the bucket's clock.
 """
 
 from dataclasses import replace
