@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from orchestrator.emulator.machines.machine_settings import MachineSettings
 from orchestrator.emulator.machines.namespace import NamespaceMachines
 from orchestrator.emulator.machines.process import ProcessMachines
 from orchestrator.emulator.state.values.machine import Machine
+from tests.kit.addresses import free_address, free_port
 from tests.kit.waiting import until
 
 KINDS: dict[str, Callable[[MachineSettings], LocalMachines]] = {
@@ -60,18 +60,6 @@ def machine(address: str = "127.9.9.9", **changes: Any) -> Machine:
         **changes,
     }
     return Machine(**values)
-
-
-def free_address() -> str:
-    """Return a loopback address that nothing else is likely to use."""
-    return f"127.{random.randint(40, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
-
-
-def free_port(address: str) -> int:
-    """Return a port of *address* that the system says is free."""
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        return int(probe.getsockname()[1])
 
 
 class MachineLab:

@@ -16,7 +16,7 @@ from orchestrator.emulator.machines.guest_metadata import (
 )
 from orchestrator.emulator.machines.process_table import members, table
 from orchestrator.emulator.machines.socket_owner import held_for_us, listening
-from tests.emulator.machines_lab import free_address
+from tests.kit.addresses import free_address
 from tests.kit.waiting import until
 
 SQUATTER = """

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from orchestrator.emulator.http.certificates import certificates
 from orchestrator.emulator.http.iap import PROTOCOL, IapRelay
 from orchestrator.emulator.http.websocket import GUID, unmasked
-from tests.ssh.remote_machines import free_port, own_address
+from tests.kit.addresses import free_address, free_port
 
 CONNECT = "/v4/connect?project=p-1&zone=z-a&instance=demo-vm&interface=nic0&port={port}&newWebsocket=True"
 BINARY, CLOSE, PING, PONG = 0x2, 0x8, 0x9, 0xA
@@ -52,7 +52,7 @@ def relayed(tmp_path, talk, *, denied=False, port=None):
     """Let *talk* speak with a relay before a machine that answers in capitals and notes its clients."""
 
     async def main():
-        address, peers, source = own_address(), [], own_address()
+        address, peers, source = free_address(), [], free_address()
 
         async def machine(reader, writer):
             peers.append(writer.get_extra_info("peername")[0])

@@ -14,7 +14,7 @@ from orchestrator.emulator.state.identifiers import fingerprint
 from orchestrator.emulator.state.local_cloud import LocalCloud
 from orchestrator.emulator.state.values.machine import NoMachines
 from tests.emulator.emulator_lab import ZONE, node_body, vm_body
-from tests.emulator.machines_lab import free_address, free_port
+from tests.kit.addresses import free_address, free_port
 from tests.kit.waiting import until
 
 HOUR = 3600  # a poll that nobody wakes lasts longer than the client waits for it

@@ -13,7 +13,8 @@ import pytest
 
 from orchestrator.emulator.http.metadata_tree import answer
 from orchestrator.emulator.http.router import Request
-from tests.emulator.machines_lab import LabView, free_address, free_port, machine, serving
+from tests.emulator.machines_lab import LabView, machine, serving
+from tests.kit.addresses import free_address, free_port
 from tests.kit.waiting import until
 
 FLAVOR = {"metadata-flavor": "Google"}

@@ -6,7 +6,8 @@ from contextlib import ExitStack
 import pytest
 
 from tests.e2e.process_lab import ProcessLab, kill
-from tests.emulator.machines_lab import LabView, free_port, machine, serving
+from tests.emulator.machines_lab import LabView, machine, serving
+from tests.kit.addresses import free_port
 from tests.recipes.jax_lm import COMMAND, DataBucket, settings
 from tests.recipes.kit import Recipe, RecipeCommand, copy, hold, hold_at, losses, prepared
 from tests.recipes.run import NOTICE_SECONDS, RUN_TIMEOUT, leave, start_cloud

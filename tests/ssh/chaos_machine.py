@@ -29,10 +29,10 @@ from orchestrator.errors import TpuctlError
 from orchestrator.scripts.render import machine_scripts
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
+from tests.kit.addresses import free_address, free_port
 from tests.kit.records import record_of
 from tests.kit.waiting import until
 from tests.scripts.render_kit import a_job_spec, a_target
-from tests.ssh.remote_machines import free_port, own_address
 from tests.ssh.toxics import Proxy
 
 C = TypeVar("C")
@@ -108,10 +108,10 @@ class ChaosMachine:
         self.key = key
         self._folder = folder
         self._furnish()
-        self._address = own_address()
+        self._address = free_address()
         self._port = free_port(self._address)
         self._server = self._serve("host-key")
-        self.proxy = Proxy((self._address, self._port), own_address())
+        self.proxy = Proxy((self._address, self._port), free_address())
         loop.run(self.proxy.open())
         self.host = Host("demo-tpu-g3-w0", self.proxy.address, (self.host_key,), self.proxy.port)
 

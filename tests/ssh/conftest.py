@@ -15,9 +15,10 @@ import pytest
 from orchestrator.domain.remote import Host
 from orchestrator.ssh.keys import DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh, SshSettings
+from tests.kit.addresses import free_address, free_port
 from tests.kit.waiting import until
 from tests.ssh.chaos_machine import DeliveryLab
-from tests.ssh.remote_machines import AsyncServers, SshMachine, free_port, own_address
+from tests.ssh.remote_machines import AsyncServers, SshMachine
 from tests.ssh.remote_relay import Relay
 
 SSHD = "/usr/sbin/sshd"
@@ -82,7 +83,7 @@ def openssh(tmp_path: Path, key: DeploymentKey) -> Iterator[SshMachine]:
         pytest.skip("no /usr/sbin/sshd on this computer")
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(exist_ok=True)
-    folder, root, address = tmp_path / "sshd", tmp_path / "openssh-machine", own_address()
+    folder, root, address = tmp_path / "sshd", tmp_path / "openssh-machine", free_address()
     folder.mkdir()
     root.mkdir()
     host_key = asyncssh.generate_private_key("ssh-ed25519")
@@ -121,7 +122,7 @@ def relay() -> Iterator[Callable[..., tuple[Relay, Host]]]:
     made: list[Relay] = []
 
     def place(machine: SshMachine, after: int | None = None, action: str = "close") -> tuple[Relay, Host]:
-        relay = Relay((machine.host.address, machine.host.port), own_address(), after, action)
+        relay = Relay((machine.host.address, machine.host.port), free_address(), after, action)
         made.append(relay)
         return relay, replace(machine.host, address=relay.address, port=relay.port)
 

@@ -3,9 +3,7 @@
 import asyncio
 import contextlib
 import os
-import random
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +12,7 @@ from pathlib import Path
 import asyncssh
 
 from orchestrator.domain.remote import Host
+from tests.kit.addresses import free_address
 
 
 async def _pump(process: "asyncssh.SSHServerProcess[bytes]", child: asyncio.subprocess.Process) -> None:
@@ -50,18 +49,6 @@ class SshMachine:
     def leftovers(self) -> list[str]:
         """Return temporary names that a push left."""
         return sorted(path.name for path in [*self.root.glob(".*"), *self.root.glob("bundle/.*")])
-
-
-def own_address() -> str:
-    """Return a loopback address that hardly anybody else uses."""
-    return f"127.{random.randint(10, 250)}.{random.randint(1, 250)}.{random.randint(2, 250)}"
-
-
-def free_port(address: str) -> int:
-    """Return a free port of *address*, chosen by the system."""
-    with socket.socket() as sock:
-        sock.bind((address, 0))
-        return int(sock.getsockname()[1])
 
 
 class AsyncServers:
@@ -109,7 +96,7 @@ class AsyncServers:
 
         async def listen() -> asyncssh.SSHAcceptor:
             return await asyncssh.listen(
-                address or own_address(), port, server_factory=Login, server_host_keys=[host_key],
+                address or free_address(), port, server_factory=Login, server_host_keys=[host_key],
                 process_factory=session, encoding=None, line_editor=False,
             )  # fmt: skip
 

@@ -9,8 +9,8 @@ import pytest
 
 from orchestrator.errors import RemoteError
 from orchestrator.ssh.remote import Ssh
+from tests.kit.addresses import free_address
 from tests.ssh.chaos_machine import DeliveryLab
-from tests.ssh.remote_machines import own_address
 from tests.ssh.toxics import LATER
 
 BOUND = 3.0
@@ -85,7 +85,7 @@ def test_a_push_that_wakes_up_late_does_not_bring_its_older_tree_back(lab: Deliv
 def test_a_machine_that_answers_no_connection_is_given_up_at_the_deadline(lab: DeliveryLab) -> None:
     """The shorter one of the two bounds counts, also while TCP still knocks."""
     machine = lab.machine()
-    with socket.create_server((own_address(), 0), backlog=0) as deaf:
+    with socket.create_server((free_address(), 0), backlog=0) as deaf:
         address, port = deaf.getsockname()[:2]
         knocking = [socket.socket() for _ in range(4)]
         for one in knocking:

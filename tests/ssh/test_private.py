@@ -16,7 +16,7 @@ from orchestrator.emulator.machines.ssh_server import SshServer
 from orchestrator.errors import HostKeyError, NoGcloudError, RemoteError
 from orchestrator.ssh.connect import jumps
 from orchestrator.ssh.remote import Ssh
-from tests.ssh.remote_machines import free_port, own_address
+from tests.kit.addresses import free_address, free_port
 
 
 class PrivateNetwork:
@@ -27,7 +27,7 @@ class PrivateNetwork:
         self.loop = asyncio.new_event_loop()
         self.servers = {}
         self.logins = {}
-        base = own_address().split(".")[:2]
+        base = free_address().split(".")[:2]
         self.network = ".".join(base)
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
