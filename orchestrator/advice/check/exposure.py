@@ -98,7 +98,9 @@ def key_in_source(_: Spec, __: Catalog, facts: SourceFacts) -> Iterator[RawFindi
     hint = "keep it in Secret Manager (`tpuctl secret set`, job.secrets)"
     for one in facts.keys:
         if one.allowed:
-            message = f"is sent to every machine of the job and holds {one.kind}: a rule of yours asks for it"
+            message = (
+                f"is sent to every machine of the job and holds {one.kind}: a pattern of yours asks for it"
+            )
             yield RawFinding(one.path, message, hint, Level.WARN)
         else:
             name = f"name it in .tpuctlignore; if it is not a key, allow it there with !{one.path}"

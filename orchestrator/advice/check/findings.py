@@ -52,7 +52,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file that is sent although it is a key by name or content; *allowed* if a `!` rule allows it."""
+    """A file that is sent although it is a key by name or content; *allowed* if a pattern with `!` allows it."""
 
     path: str
     kind: str
