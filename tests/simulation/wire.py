@@ -13,7 +13,7 @@ import requests
 from orchestrator.emulator.http.dispatch import dispatch
 from orchestrator.emulator.http.error_bodies import plain_error
 from orchestrator.emulator.http.router import Request, Response
-from orchestrator.emulator.state.api_errors import Where, cases
+from orchestrator.emulator.state.api_errors import ErrorArrival, cases
 from orchestrator.emulator.state.storage.refusals import StorageError
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values import methods
@@ -179,7 +179,7 @@ class SimulatedNetwork:
         if known and r.random() < 0.4:
             case = r.choice(known)
             where = cases()[methods.error_table_of(method), case].where
-            kind = FaultKind.CALL_ERROR if where is Where.CALL else FaultKind.OPERATION_ERROR
+            kind = FaultKind.CALL_ERROR if where is ErrorArrival.CALL else FaultKind.OPERATION_ERROR
             return self._through(request, method, FaultSpec(kind, case))
         if r.random() < 0.2:
             raise requests.ConnectionError("the network is down")
