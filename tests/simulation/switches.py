@@ -180,7 +180,7 @@ MECHANISMS = {
         (f"{ENGINE}race.py::test_the_controller_yields_to_a_machine_that_was_faster",)),
     "M6 the end deletes the machines": Switch(
         ((decide, "wind_down", lambda world, record, outcome, reason, **_: Plan((), (), outcome, reason)),),
-        (f"{ENGINE}endings.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
+        (f"{ENGINE}outcomes.py::test_a_done_job_leaves_nothing_billed_and_nothing_to_do",)),
     "M6 the record says first that the deployment goes": Switch(
         ((delete.Deletion, "begin", lambda self: None),),
         (f"{ENGINE}down.py::test_down_says_first_that_the_deployment_goes",)),
@@ -240,7 +240,7 @@ MECHANISMS = {
         (f"{PLANNING}decide.py::test_the_budget_stops_spending_and_keeps_the_bucket",)),
     "I8 signals are no success": Switch(
         ((record, "finished", _any_end), (deployment_outcome, "finished", _any_end)),
-        (f"{ENGINE}endings.py::test_signals_and_silence_are_not_an_end",)),
+        (f"{ENGINE}outcomes.py::test_signals_and_silence_are_not_an_end",)),
     "I8 done needs a checkpoint": Switch(
         ((record, "finished", _any_done), (deployment_outcome, "finished", _any_done)),
         (f"{PLANNING}uncommitted.py::test_done_without_a_checkpoint_is_not_done_and_keeps_its_machine",)),
