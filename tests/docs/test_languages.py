@@ -58,3 +58,13 @@ def test_a_translated_page_is_in_its_language(page):
     letters = LETTERS[page.split("/")[1]]
     parts = [part for part in BLOCK.sub("", text_of(page)).split("\n\n") if len(part.strip()) > 20]
     assert [part for part in parts if not re.search(letters, part) and "<!--" not in part] == []
+
+
+@pytest.mark.parametrize("page", [*TWINS, *dict.fromkeys(TWINS.values())])
+def test_who_watches_when_the_computer_is_closed_is_read_before_the_first_up(page):
+    """The VM gets the rights for it when it is made, so after `up` it would be too late."""
+    (sentence,) = [text for text in re.split(r"\n\n", text_of(page)) if "`watch.on_vm: true`" in text]
+    assert "`up`" in sentence
+    assert "watch --on-vm`" in sentence
+    if page.endswith("tutorial.md"):
+        assert text_of(page).index(sentence) < text_of(page).index("\ntpuctl up\n")
