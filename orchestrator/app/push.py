@@ -9,7 +9,7 @@ from orchestrator.app.deployment.expired import end_expired, remember
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
 from orchestrator.app.source.wanted import build_artifacts, with_reported_end, with_wanted
-from orchestrator.app.status.status import observe_now
+from orchestrator.app.status.status import observe_now, watcher_of
 from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
 from orchestrator.domain.lease import PUSH
@@ -92,7 +92,7 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
     say_what_is_sent(session, sets)
     check_sources(session)
     wanted = WantedPush(*build_artifacts(session, sets), job_digest(session.spec))
-    plan = _plan(session, wanted)
+    plan, world = _plan(session, wanted)
     if not plan or dry_run:
         outcome = PushOutcome.PLANNED if plan else PushOutcome.UNCHANGED
     else:
@@ -100,6 +100,11 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             reporter.say(f"~ {line}")
         with reporter:
             send_data(session, sets)
+        # At once: each of these may take many seconds, in which nothing else is printed.
+        watcher = watcher_of(session, world)
+        if watcher is not None and watcher.alive:
+            often = f"it looks every {session.spec.watch.poll}"
+            reporter.say(f"waiting: `tpuctl {watcher.command}` lets the push go first ({often})")
         # The data was sent before taking the lease, since an upload of hours must not stop the watch.
         with (
             leaving("the job may run the old code or the new", "tpuctl push"),
@@ -109,6 +114,8 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             # Checked again under the lease, as the job may have ended during the upload.
             _must_run(session)
             remember(session)
+            if _has_ready(world):
+                reporter.say("waiting: the job is stopped, saves, and starts with the new code")
             outcome = _push(session, wanted)
     return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), outcome)
 
@@ -133,8 +140,8 @@ def _refused(message: str, first: str = "") -> UsageError:
     )  # fmt: skip
 
 
-def _plan(session: Session, wanted: WantedPush) -> list[str]:
-    """Return the text of a push, [] if all machines have what is wanted. Raise UsageError."""
+def _plan(session: Session, wanted: WantedPush) -> tuple[list[str], World]:
+    """Return the text of a push, [] if all machines have what is wanted, and the world. Raise UsageError."""
     now = observe_now(session)
     # The next pass ends the deployment and would delete the machines that take the code.
     if now.plan.outcome is not None:
@@ -146,7 +153,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
     record = with_wanted(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)
     changes = decide(session.spec, now.world, record, now.upper_usd).changes
     if not wanted.new(before) and not any(c.kind is Kind.JOB for c in changes):
-        return []
+        return [], now.world
     lines = []
     if wanted.bundle != now.record.job.bundle:
         lines.append(f"code {now.record.job.bundle[:12]} becomes {wanted.bundle[:12]}")
@@ -154,7 +161,7 @@ def _plan(session: Session, wanted: WantedPush) -> list[str]:
         lines.append("the agent becomes the one of this tpuctl")
     if wanted.job != before.job.settings:
         lines.append("the settings of the job change")
-    return [*lines, _restart(now.world)]
+    return [*lines, _restart(now.world)], now.world
 
 
 def _can_take(spec: Spec, world: World, record: Record) -> None:
@@ -178,8 +185,7 @@ def _can_take(spec: Spec, world: World, record: Record) -> None:
 
 def _restart(world: World) -> str:
     """Return a sentence on whether the job restarts, and from which checkpoint."""
-    nodes = world.nodes.value if isinstance(world.nodes, Present) else ()
-    if not any(node.state is NodeState.READY for node in nodes):
+    if not _has_ready(world):
         return "job: no TPU is READY; the next one takes it"
     heartbeats = world.known_heartbeats
     saved = common_step(heartbeats)
@@ -251,6 +257,8 @@ def _only_ours(plan: Plan) -> None:
 
 def _settled(result: Pass) -> bool:
     """Return whether the job runs, or nothing can be done for it before its TPU exists."""
-    nodes = result.world.nodes.value if isinstance(result.world.nodes, Present) else ()
-    ready = any(node.state is NodeState.READY for node in nodes)
-    return result.plan.settled or (result.plan.empty and not ready)
+    return result.plan.settled or (result.plan.empty and not _has_ready(result.world))
+
+
+def _has_ready(world: World) -> bool:
+    return any(node.state is NodeState.READY for node in world.known_nodes)

@@ -208,6 +208,25 @@ def test_a_push_restarts_the_job_with_the_new_code_and_makes_no_machine(cloud, u
     assert user.run("push", "--json").document["outcome"] == "unchanged"
 
 
+def test_a_push_says_at_once_what_it_waits_for(cloud, user):
+    """For the job that stops; before it for the watcher, which looks for a push once in a pass."""
+    cloud.wait(300)
+    user.write("train.py", "print('another')\n")
+    said = user.run("push").err
+    begins = "waiting: the job is stopped, saves, and starts with the new code"
+    assert said.index("~ job: starts again") < said.index(begins) < said.index("has the code")
+    assert "lets the push go first" not in said
+    user.write("train.py", "print('a third')\n")
+    watcher = Holder("x", "me@elsewhere", "watch", cloud.clock.now())
+    cloud.storage.objects.insert(cloud.buckets()[0], LEASE, watcher.to_json(), {}, Preconditions())
+    said = user.run("push").err
+    assert "waiting: `tpuctl watch` lets the push go first (it looks every 1m)" in said
+    assert begins not in said
+    cloud.model.preempt("demo-tpu-g1", notice=False)
+    cloud.wait(120)
+    assert begins not in user.run("push").err
+
+
 def test_a_watch_lets_a_push_go_first_and_goes_on(cloud, user):
     """One on another computer asks for the lease; when it is done the watch takes it again."""
     asker = Holder("x", "me@elsewhere", "push", 0.0)
