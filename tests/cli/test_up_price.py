@@ -81,6 +81,8 @@ def test_the_price_comes_before_the_wait_for_the_quota_that_the_old_tpu_holds(cl
     for number in (1, 2, 3):
         cloud.model.preempt(f"demo-tpu-g{number}", notice=False)
         said = user.up().err
+        # One cause has one text: before the quota has refused, after it, and once it is known to have no room.
+        assert said.split("Creating TPU")[-1].splitlines()[0].endswith(f": it replaces TPU #{number}")
     assert said.index("Price:") < said.index("the old one holds the quota") < said.index("Creating TPU")
     assert said.count("Price:") == 1
     assert "TPU v5litepod-8 spot" in said

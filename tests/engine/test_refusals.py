@@ -65,7 +65,7 @@ def test_a_quota_held_by_the_old_node_is_waited_for(tmp_path):
     assert refused.waiting == refused.error.message == WAITS
     assert (refused.error.code, "waiting helps only" in refused.error.hint) == ("TPU-350", False)
     (again,) = [e.message for e in controller.events if e.message.startswith("Creating TPU demo-tpu-g2")]
-    assert again.endswith(": the old TPU #1 held the quota")
+    assert again.endswith(": it replaces TPU #1")
 
 
 def test_the_quota_of_the_old_node_is_used_as_soon_as_it_is_free(tmp_path):

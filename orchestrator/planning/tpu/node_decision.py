@@ -33,7 +33,13 @@ from orchestrator.planning.tpu.next_zone import (
     waits_for_quota,
     zone_text,
 )
-from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT, NodeAction, NodeVerdict, judge_node
+from orchestrator.planning.tpu.node_verdict import (
+    CREATE_TIMEOUT,
+    NodeAction,
+    NodeVerdict,
+    judge_node,
+    replaces,
+)
 from orchestrator.planning.tpu.on_demand import (
     as_on_demand,
     of_mode,
@@ -101,6 +107,8 @@ def decide_node(spec: Spec, world: World, record: Record) -> Decision:
         record = with_silent_tpu(record, gone, world.observed_at)
     if has_successors(record) and current_candidates(record):
         return Decision(tuple(removals), Wait(NEXT_COMES), wake_in=NOTICE_POLL, rule=LoopRule.TPU_NEXT)
+    if verdict.action is NodeAction.REPLACE and current is not None:
+        verdict = replace(verdict, message=replaces(current.incarnation or 0))
     creation = _create(spec, world, record, verdict)
     changes = (*removals, *creation.changes)
     # If nothing can be done now, the rule that holds the request back has decided.

@@ -190,10 +190,11 @@ def _judge_missing(world: World, record: Record) -> NodeVerdict:
         unsure = record.node.requested_at > 0 and refused[-1].retry in {Retry.TRANSIENT, Retry.UNKNOWN}
         message = f"TPU #{number} was refused ({refused[-1].retry.value})"
         if refused[-1].full:
-            message = f"{_quota_holder(record, refused[-1].zone)} held the quota"
+            message = _after_quota(record, refused[-1].zone)
         return NodeVerdict(NodeAction.CREATE if unsure else NodeAction.REPLACE, LoopRule.TPU_CREATE, message)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "there is none now")
+        message = replaces(number) if _had_one(record) else "there is none now"
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, message)
     if not record.node.accepted:
         # A process that was killed before its create has asked under a number; earlier TPUs have spans.
         message = "there is none now" if _had_one(record) else "there is none yet"
@@ -216,9 +217,14 @@ def _had_one(record: Record) -> bool:
     return any(span.kind is Kind.NODE for span in record.spans)
 
 
-def _quota_holder(record: Record, zone: str) -> str:
-    """Return which TPU held a zone's quota: the newest one there before the TPU that was refused."""
+def _after_quota(record: Record, zone: str) -> str:
+    """Return which TPU the next one replaces that a zone's quota has refused: the newest one there before it."""
     spans = (span for span in record.spans if span.kind is Kind.NODE and span.zone == zone)
     numbers = (incarnation_of(span.name, {}) or 0 for span in spans)
     old = max((number for number in numbers if number < record.node.incarnation), default=0)
-    return f"the old TPU #{old}" if old else "another TPU of this deployment"
+    return replaces(old) if old else "another TPU of this deployment held the quota"
+
+
+def replaces(incarnation: int) -> str:
+    """Return why a TPU is created in place of another one, the same before and after the other is deleted."""
+    return f"it replaces TPU #{incarnation}"
