@@ -65,11 +65,18 @@ def test_a_lost_node_is_deleted_and_the_next_incarnation_created_at_once(state):
     assert steps(plan) == [NODE_DELETE_1, NODE_CREATE_2]
 
 
-def test_a_deletion_says_it_of_the_tpu_that_the_next_request_names():
-    """Beside the name "it" is enough; in the request of the next one the reason is about another TPU."""
+def test_a_request_names_the_tpu_that_it_replaces_before_and_after_that_one_is_deleted():
+    """One cause has one text; in the deletion, beside the name, "it" is enough."""
     lost = Present((node(state=NodeState.PREEMPTED),))
     gone, request = decide(spec(), world(nodes=lost), record()).changes
-    assert (gone.message, request.message) == ("it is PREEMPTED", "demo-tpu-g1 is PREEMPTED")
+    assert (gone.message, request.message) == ("it is PREEMPTED", "it replaces TPU #1")
+    ran = Span(Kind.NODE, "demo-tpu-g1", ZONE, NOW - 900, NOW - 9)
+    deleted, none = {"accepted": False, "requested_at": 0.0}, world(nodes=Present(()))
+    later = decide(spec(), none, record(**deleted, spans=(ran,))).changes
+    assert [c.message for c in later if c.kind is Kind.NODE] == ["it replaces TPU #1"]
+    # A number that was set aside, as `up` does after a job that is done.
+    aside = decide(spec(), none, record(**deleted, incarnation=2, spans=(ran,))).changes
+    assert [c.message for c in aside if c.kind is Kind.NODE] == ["there is none now"]
 
 
 def test_a_node_that_a_user_deletes_is_replaced_but_not_deleted_again():

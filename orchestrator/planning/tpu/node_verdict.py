@@ -193,7 +193,9 @@ def _judge_missing(world: World, record: Record) -> NodeVerdict:
             message = _after_quota(record, refused[-1].zone)
         return NodeVerdict(NodeAction.CREATE if unsure else NodeAction.REPLACE, LoopRule.TPU_CREATE, message)
     if not record.node.accepted and record.node.requested_at == 0 and record.node.zone:
-        message = replaces(number) if _had_one(record) else "there is none now"
+        # After `up` on a job that is done, and after a refusal, no TPU has had the number.
+        ran = any(incarnation_of(span.name, {}) == number for span in record.spans)
+        message = replaces(number) if ran else "there is none now"
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, message)
     if not record.node.accepted:
         # A process that was killed before its create has asked under a number; earlier TPUs have spans.
