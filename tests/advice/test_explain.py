@@ -413,6 +413,14 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
 
 
+def test_a_create_that_was_accepted_and_refused_later_is_not_called_done():
+    """The call succeeded, and its operation failed: no TPU has come of it."""
+    entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", "it replaces TPU #1", "ok")
+    facts = replace(observed(REFUSED, wants=ONE_ZONE, **NO_NODE), journal=(entry,))
+    texts = [one.message for one in item("TPU", explain(facts)).evidence]
+    assert "create TPU demo-tpu-g2 (it replaces TPU #1): accepted, then refused (TPU-300)" in texts
+
+
 def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
     """More than three are summed up in a line before the last ones; the zone's history says it is of all time."""
     five = tuple(replace(STOCKOUT, at=NOW - 50 + at) for at in range(5))

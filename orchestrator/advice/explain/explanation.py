@@ -150,7 +150,8 @@ def journal_of(
 
 def _result(entry: Entry, refused: Mapping[Entry, str]) -> str:
     if entry.result == DONE:
-        return "done"
+        # Google accepts a create, and refuses it when it makes the machine.
+        return f"accepted, then {refused[entry]}" if entry in refused else "done"
     return refused.get(entry) or entry.result or "no result known"
 
 
