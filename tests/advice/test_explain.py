@@ -411,14 +411,9 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     assert sum(text in one for one in texts) == 1
     assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
-
-
-def test_a_create_that_was_accepted_and_refused_later_is_not_called_done():
-    """The call succeeded, and its operation failed: no TPU has come of it."""
-    entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", "it replaces TPU #1", "ok")
-    facts = replace(observed(REFUSED, wants=ONE_ZONE, **NO_NODE), journal=(entry,))
-    texts = [one.message for one in item("TPU", explain(facts)).evidence]
-    assert "create TPU demo-tpu-g2 (it replaces TPU #1): accepted, then refused (TPU-300)" in texts
+    later = item("TPU", explain(replace(facts, journal=(replace(entry, result="ok"),))))
+    texts = [one.message for one in later.evidence]
+    assert f"create TPU demo-tpu-g2 ({why}): accepted, then refused (TPU-350)" in texts
 
 
 def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
@@ -431,8 +426,10 @@ def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
     found = item("TPU", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
     texts = [one.message for one in found.evidence]
     assert found.message == "5 refusals in the last hour, the last for capacity"
-    assert texts[0] == "2 earlier refusals, the last of them"
-    assert sum(text.startswith("refused in ") for text in texts) == 3
+    assert [text.partition(" in ")[0] for text in texts if "refus" in text][:4] == [
+        "2 earlier refusals, the last of them",
+        *["refused"] * 3,
+    ]
     assert "us-central1-a, in all: 1 created, 7 refused" in texts
 
 

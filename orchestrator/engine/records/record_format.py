@@ -116,6 +116,10 @@ def encode(record: Record, deployment: str, writer: str = "", key: bytes = b"") 
         refusal["message"] = " ".join(filter(None, (refusal.pop("code"), refusal["message"])))
     for operation in body[BODY]["operations"]:
         operation["verb"] = _WORDS.get(operation["verb"], operation["verb"])
+    for span in (*body[BODY]["spans"], *body[BODY]["disks"]):
+        # Of a few spans only; without it the record is that of earlier versions.
+        if span["end_observed"] is None:
+            del span["end_observed"]
     body[BODY]["progress"] = _renamed(body[BODY]["progress"], PROGRESS_KEYS)
     body[BODY]["places"] = stored_zones(body[BODY]["places"])
     body[BODY]["sightings"] = {state_text(state): since for state, since in sane.first_seen.items()}
