@@ -18,7 +18,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import TpuctlError
-from orchestrator.planning.uncommitted import FETCH
+from orchestrator.planning.uncommitted import FETCH, uncommitted_text, unsaved_seconds
 
 BUDGET_WARNING = 0.8
 """Share of the budget after which a warning is sent."""
@@ -101,6 +101,10 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
             text = f"the job begins again at step 0 in {record.node.zone}: no checkpoint was saved"
             yield "resumed", f"resumed-{number}", text, data
     yield from _stalled(spec, world, record, heartbeats)
+    if any(unsaved_seconds(heartbeat) for heartbeat in heartbeats):
+        text = uncommitted_text(spec.job.checkpoint, heartbeats)
+        if text:
+            yield "stalled", f"unsaved-{number}", text, data
 
 
 def _stalled(spec: Spec, world: World, record: Record, heartbeats: tuple[Heartbeat, ...]) -> Iterator[_Found]:

@@ -1,6 +1,7 @@
 """Word the messages about a job that trained something which no complete checkpoint holds."""
 
 from collections.abc import Sequence
+from math import log2
 
 from orchestrator.contract.formats.base import SaveState
 from orchestrator.contract.formats.choose import format_of
@@ -12,6 +13,10 @@ from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.domain.text.amounts import size_text
 
 FETCH = "tpuctl checkpoints fetch --uncommitted"
+UNSAVED = 15 * 60.0
+"""Seconds of work without a checkpoint after which people are told: a first save may need half an epoch."""
+LATE = 3
+"""Times the usual time between two saves after which a save counts as missing."""
 _BUCKET = "bucket"
 _PLACES = {
     "checkpoints": "in the checkpoint folder",
@@ -57,20 +62,38 @@ def uncommitted_end_text(saving: CheckpointSpec, heartbeats: Sequence[Heartbeat]
     )
 
 
-def uncommitted(heartbeats: Sequence[Heartbeat]) -> Heartbeat | None:
-    """Return the report of a running job that saves files which no checkpoint contains, or None."""
-    running = (
-        heartbeat
-        for heartbeat in heartbeats
-        if heartbeat.phase is Phase.RUN and heartbeat.committed_step is None
-    )
-    return next((heartbeat for heartbeat in running if heartbeat.uncommitted), None)
+def uncommitted_text(saving: CheckpointSpec, heartbeats: Sequence[Heartbeat]) -> str:
+    """Return what a running job has done that is in no checkpoint, and why; "" if no report says so."""
+    running = [heartbeat for heartbeat in heartbeats if heartbeat.phase is Phase.RUN]
+    for heartbeat in running:
+        if heartbeat.committed_step is None and heartbeat.uncommitted:
+            where = _PLACES.get(heartbeat.uncommitted_place, "on the machine")
+            wanted = _wanted_text(saving, heartbeat)
+            return f"{heartbeat.uncommitted} is {where}, but in no checkpoint ({wanted})"
+    found = [] if has_no_steps(saving) else [unsaved_seconds(heartbeat) for heartbeat in running]
+    longest = max(found, default=0.0)
+    if not longest:
+        return ""
+    saved = any(b.committed_step is not None or b.resumed_from is not None for b in running)
+    what = "has saved no new checkpoint" if saved else f"has saved no checkpoint ({wants_text(saving)})"
+    span = f"{longest / 3600:.0f} h" if longest >= 3600 else f"{longest / 60:.0f} min"
+    return f"the job has worked for more than {span} and {what}: a preemption now would lose that work"
 
 
-def uncommitted_text(saving: CheckpointSpec, heartbeat: Heartbeat) -> str:
-    """Return which save of a report is in no checkpoint, where it is, and why."""
-    where = _PLACES.get(heartbeat.uncommitted_place, "on the machine")
-    return f"{heartbeat.uncommitted} is {where}, but in no checkpoint ({_wanted_text(saving, heartbeat)})"
+def unsaved_seconds(heartbeat: Heartbeat) -> float:
+    """
+    Return for how long at least a worker's job has worked since its newest commit, 0 if that is not worth a word.
+
+    That is UNSAVED, twice it, four times it and so on, so that a message with it seldom changes.
+    """
+    began = heartbeat.timings.get("first_step", heartbeat.timings.get("spawned"))
+    if began is None:
+        return 0.0
+    worked = heartbeat.updated - max(began, heartbeat.committed_at or 0.0)
+    usual = max(heartbeat.save_interval or 0.0, heartbeat.observed_save_interval or 0.0)
+    if worked < max(UNSAVED, LATE * usual):
+        return 0.0
+    return UNSAVED * 2.0 ** int(log2(worked / UNSAVED))
 
 
 def link_text(heartbeats: Sequence[Heartbeat]) -> str:

@@ -15,11 +15,12 @@ from orchestrator.errors import UncommittedError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.events import preemption
 from orchestrator.planning.notifications import due
-from orchestrator.planning.uncommitted import lost_text, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import UNSAVED, lost_text, uncommitted_text
 from orchestrator.planning.update_record import update_record
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, heartbeat, node, record, spec, world
 
+SAVED_NONE = "for more than 15 min and has saved no checkpoint (format auto wants "
 LIES = {
     "uncommitted_files": 2,
     "uncommitted_bytes": 3000,
@@ -123,12 +124,12 @@ def test_a_save_elsewhere_is_named_with_its_reason():
     """The format is not to blame for a file in the working folder."""
     whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
     alone = heartbeat(uncommitted_state="not resumable", **whole)
-    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, alone)
+    assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
     wrong = heartbeat(uncommitted="out/ckpt.pt", uncommitted_place="work")
-    reported = uncommitted_text(spec().job.checkpoint, wrong)
+    reported = uncommitted_text(spec().job.checkpoint, [wrong])
     assert reported.endswith("(only what lies below $TPUCTL_CHECKPOINT_DIR becomes a checkpoint)")
     stray = {"uncommitted": "runs/ckpt_5.npz", "uncommitted_place": "bucket"}
-    reported = uncommitted_text(spec().job.checkpoint, heartbeat(**stray))
+    reported = uncommitted_text(spec().job.checkpoint, [heartbeat(**stray)])
     assert (
         "runs/ckpt_5.npz is in the bucket, where tpuctl looks for no saves, but in no checkpoint" in reported
     )
@@ -154,16 +155,47 @@ def test_a_save_elsewhere_is_named_with_its_reason():
             "out/a.pt is in the job's working folder, ",
         ),
         ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, but in no checkpoint"),
-        ({}, None),
-        ({"uncommitted": "a.pt", "committed_step": 5}, None),
-        ({"uncommitted": "a.pt", "phase": Phase.STOPPED}, None),
+        ({}, ""),
+        ({"uncommitted": "a.pt", "committed_step": 5}, ""),
+        ({"uncommitted": "a.pt", "phase": Phase.STOPPED}, ""),
     ],
 )
 def test_a_running_job_that_saves_in_vain_is_reported(fields, text):
     """With what the format wants; a place that this version does not know is no reason to be silent."""
-    found = uncommitted([heartbeat(worker=1), heartbeat(**fields)])
-    reported = None if found is None else uncommitted_text(spec().job.checkpoint, found)
-    assert reported.startswith(text) if text else reported is None
+    reported = uncommitted_text(spec().job.checkpoint, [heartbeat(worker=1), heartbeat(**fields)])
+    assert reported.startswith(text) if text else reported == ""
+
+
+@pytest.mark.parametrize(
+    ("minutes", "fields", "said"),
+    [
+        (14, {}, ""),
+        (16, {}, SAVED_NONE),
+        (29, {}, SAVED_NONE),
+        (61, {}, "for more than 1 h and has saved no checkpoint (format auto wants "),
+        (61, {"resumed_from": 7}, "for more than 1 h and has saved no new checkpoint: "),
+        (61, {"committed_step": 9, "committed_at": NOW - 30}, ""),
+        (61, {"committed_step": 9, "committed_at": NOW - 2000}, "30 min and has saved no new checkpoint: "),
+        (61, {"save_interval": 1800.0}, ""),
+        (91, {"observed_save_interval": 1800.0}, "for more than 1 h and "),
+        (61, {"phase": Phase.SETUP}, ""),
+    ],
+)
+def test_work_that_no_checkpoint_holds_is_reported_while_it_can_still_be_saved(minutes, fields, said):
+    """A job that saves nothing would lose all at its first preemption; the text changes seldom."""
+    shown = heartbeat(timings={"spawned": NOW - 7200, "first_step": NOW - 60 * minutes}, **fields)
+    reported = uncommitted_text(spec().job.checkpoint, [shown])
+    assert said in reported
+    assert bool(said) == bool(reported)
+    found = due(spec(), world(heartbeats=Present((shown,))), record(), None, "", 0.0)
+    assert [one.text for one in found if one.event == "stalled"] == ([reported] if said else [])
+
+
+def test_a_job_whose_steps_are_unknown_has_worked_since_it_was_started():
+    """And one whose format saves at its end only is not asked for more."""
+    shown = heartbeat(timings={"spawned": NOW - 2 * UNSAVED})
+    assert "for more than 30 min" in uncommitted_text(spec().job.checkpoint, [shown])
+    assert uncommitted_text(CheckpointSpec(format="outputs"), [shown]) == ""
 
 
 def test_a_target_for_failures_is_notified_of_this_end():

@@ -20,7 +20,7 @@ from orchestrator.domain.text.amounts import span_text, usd_range_text
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
-from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted_text
 
 _ENDS = {
     Outcome.DONE: LoopRule.END_DONE,
@@ -221,9 +221,8 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
         return ExplainedItem(
             "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
-    lying = uncommitted(heartbeats)
-    if decision.settled and lying is not None:
-        message = uncommitted_text(facts.spec.job.checkpoint, lying)
+    message = uncommitted_text(facts.spec.job.checkpoint, heartbeats)
+    if decision.settled and message:
         return ExplainedItem(
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )

@@ -40,7 +40,7 @@ from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
-from orchestrator.planning.uncommitted import rescued_text, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import rescued_text, uncommitted_text
 from orchestrator.planning.update_record import update_record
 
 
@@ -140,7 +140,6 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
     watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
     heartbeats, cost = world.known_heartbeats, last_cost(session, record)
-    lying = uncommitted(heartbeats)
     state = state_of(session, found, watcher)
     return DeploymentStatus(
         name=spec.name,
@@ -148,7 +147,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         state=state,
         outcome=plan.outcome.value if plan.outcome else None,
         message=plan.message,
-        uncommitted_message="" if lying is None else uncommitted_text(spec.job.checkpoint, lying),
+        uncommitted_message=uncommitted_text(spec.job.checkpoint, heartbeats),
         rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
         unused_incarnations=unused_incarnations(record),

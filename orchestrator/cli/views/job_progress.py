@@ -16,7 +16,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
 from orchestrator.planning.tpu.race import LOST
-from orchestrator.planning.uncommitted import checkpoint_name, uncommitted, uncommitted_text
+from orchestrator.planning.uncommitted import checkpoint_name, uncommitted_text
 
 FIRST_LINE_INTERVAL = 10.0
 """Seconds from a change to a line that reports only steps and checkpoints; the pauses after that double."""
@@ -49,7 +49,7 @@ class ProgressLine:
         self._step: int | None = None
         self._at = 0.0
         self._line_interval = FIRST_LINE_INTERVAL
-        self._lying = ""
+        self._uncommitted = ""
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
@@ -83,11 +83,10 @@ class ProgressLine:
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
-        found = uncommitted(heartbeats)
-        lying = "" if found is None else uncommitted_text(self._spec.job.checkpoint, found)
-        if found is not None and lying != self._lying:
-            self._printer(Event(at, EventKind.UNCOMMITTED, lying))
-        self._lying = lying
+        uncommitted = uncommitted_text(self._spec.job.checkpoint, heartbeats)
+        if uncommitted and uncommitted != self._uncommitted:
+            self._printer(Event(at, EventKind.UNCOMMITTED, uncommitted))
+        self._uncommitted = uncommitted
         if self._is_news(slowest, at):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, EventKind.PROGRESS, text))
