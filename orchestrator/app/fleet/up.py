@@ -52,7 +52,7 @@ def fleet_up(
     bring_up(choice, reporter, session=fleet.head)
     # From here on it applies to all users, and to a watch on another computer.
     user_store.write_users(fleet.head.cloud.store, users_of(fleet.spec.fleet))
-    reporter.now("Slurm is brought to the VM")
+    reporter.say("Starting Slurm on the VM; if it is not there yet, it is installed first")
     controller = fleet.start_slurm()
     reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
     names = node_names(fleet.spec)

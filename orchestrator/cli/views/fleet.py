@@ -143,7 +143,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
             ),
         ])  # fmt: skip
     put(f"Slurm does not answer: {status.message}" if status.message
-        else f"{status.tasks_running} tasks run, {status.tasks_waiting} wait")  # fmt: skip
+        else f"tasks: {status.tasks_running} running, {status.tasks_waiting} waiting")  # fmt: skip
     if status.vm != "none":
         watched = {"vm": "on the VM", "elsewhere": "by a command elsewhere"}
         put(

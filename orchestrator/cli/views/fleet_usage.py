@@ -16,6 +16,7 @@ from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, 
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
 from orchestrator.planning.fleet.users import NORMAL
+from orchestrator.planning.uncommitted import uncommitted_text
 from orchestrator.report.results_table import ResultsTable, Value
 
 GAP = 2
@@ -104,6 +105,7 @@ def queue_body(found: Queue, usage: FleetUsage) -> dict[str, Any]:
                     "step": step, "loss": loss,
                     "steps_redone": steps_redone(history, task.number),
                     "usd": round(usage.cost.tasks.get((job.name, task.number), Amount()).usd, 6),
+                    "uncommitted_message": _uncommitted(usage, job, task),
                 }
             )  # fmt: skip
         jobs.append(
@@ -136,6 +138,22 @@ def _restarts(usage: FleetUsage, job: JobRow, task: TaskRow) -> int:
     return max(task.restarts, usage.job(job.name).restarts(task.number))
 
 
+def _uncommitted(usage: FleetUsage, job: JobRow, task: TaskRow) -> str:
+    """Return what a running task has done that is in no checkpoint, "" if nothing says so."""
+    history = usage.job(job.name)
+    heartbeat = history.last_heartbeat(task.number)
+    if task.state is not TaskState.RUNNING or heartbeat is None:
+        return ""
+    return uncommitted_text(history.submission.job.checkpoint, [heartbeat])
+
+
+def _uncommitted_lines(job: JobRow, usage: FleetUsage) -> list[str]:
+    """Return a line for the first task that saves in vain, with how many others do: they run the same program."""
+    found = [(task.number, text) for task in job.tasks if (text := _uncommitted(usage, job, task))]
+    rest = f"; {len(found) - 1} more of its tasks too" if len(found) > 1 else ""
+    return [f"{job.name}/{number}: {text}{rest}" for number, text in found[:1]]
+
+
 def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) -> list[str]:
     unread = [f"{error.message}; {error.next_step}" for error in found.unread.values()]
     if not found.jobs and not unread:
@@ -152,6 +170,7 @@ def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) ->
         if job.count(TaskState.WAITING) and (note := _note(found.gates[job.name]))
     ]
     lines += [f"{lack.task.job}/{lack.task.number} {lack.text}" for lack in found.lacks.values()]
+    lines += [line for job in found.jobs for line in _uncommitted_lines(job, usage)]
     lines += [
         f"Uncommitted files: tpuctl fleet fetch {job.name} --uncommitted"
         for job in found.jobs

@@ -155,6 +155,7 @@ KINDS: Mapping[str, Any] = {
                     {
                         "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),
                         "step": maybe(int), "loss": maybe(float), "steps_redone": maybe(int), "usd": float,
+                        "uncommitted_message": str,
                     }
                 ],
                 "usd": float, "node_seconds": float, "eta_s": maybe(float), "shortage?": str,
