@@ -154,7 +154,7 @@ def test_the_next_tpu_goes_where_the_memory_says_and_the_plan_says_why():
     changes = [c for c in decide(spec(), lost, made).changes if c.kind is Kind.NODE]
     create = next(c for c in changes if c.verb is Verb.CREATE)
     assert create.zone == next_zone(spec(), made, NOW) == OTHER_ZONE
-    assert create.message == f"demo-tpu-g1 is PREEMPTED; {ZONE} preempted one just now"
+    assert create.message == f"it replaces TPU #1; {ZONE} preempted one just now"
     assert passed_over((A, B), refused(A, 600), "", NOW, B) == f"{A} refused 10 min ago"
     assert passed_over((A, B), lived(A, 0.5, 0.5), "", NOW, B) == f"{A} has kept one for 30 min on average"
     assert passed_over((A, B), (), "", NOW, A) == ""
