@@ -17,7 +17,7 @@ NOTIFICATIONS_OFF = "TPUCTL_NOTIFICATIONS_OFF"
 
 
 def try_receivers(spec: Spec, folder: Path, cloud: str) -> dict[str, TpuctlError | None]:
-    """Send a test event to all receivers; return for each its error, or None if it was delivered."""
+    """Send a test notification to all receivers; return for each its error, or None if it was delivered."""
     receivers = receivers_of(spec, folder, cloud)
     if not receivers:
         raise UsageError(
@@ -51,11 +51,11 @@ def receivers_of(
     ]
     found: list[Webhook | Apprise | Hook] = [
         # Stored and shown by number, since the addresses are secrets.
-        receiver(_address(text, spec, cloud), str(number), frozenset(notify.events))
+        receiver(_address(text, spec, cloud), str(number), frozenset(notify.kinds))
         for receiver, texts in addresses
         for number, text in enumerate(texts, 1)
     ]
-    return found + ([Hook(event, line, folder) for event, line in notify.hooks.items()] if hooks else [])
+    return found + ([Hook(kind, line, folder) for kind, line in notify.hooks.items()] if hooks else [])
 
 
 def _address(text: str, spec: Spec, cloud: str) -> str:

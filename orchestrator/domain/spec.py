@@ -16,13 +16,15 @@ from orchestrator.domain.text.units import Duration, Until
 STRICT = {"extra": "forbid"}
 FLEET_COMMAND = "true"
 """Job of a fleet's own deployment, which has no TPU, so that it never runs."""
-EventName = Literal["up", "preempted", "resumed", "stalled", "budget", "limit-reached", "done", "failed"]
+NotificationKind = Literal[
+    "up", "preempted", "resumed", "stalled", "budget", "limit-reached", "done", "failed"
+]
 # Lower ports need root, and a notebook must not run as root.
 SidecarPort = Annotated[
     int,
     Bounds(1024, 65535, "is not a port that a sidecar may use", "use a port from 1024 to 65535"),
 ]
-EVENTS: tuple[EventName, ...] = get_args(EventName)
+NOTIFICATION_KINDS: tuple[NotificationKind, ...] = get_args(NotificationKind)
 
 
 @dataclass(frozen=True)
@@ -265,18 +267,18 @@ class JupyterSpec:
 
 @dataclass(frozen=True)
 class NotifySpec:
-    """Who is notified of events. `tpuctl notify test` tests it."""
+    """Who gets notifications. `tpuctl notify test` tests it."""
 
     __pydantic_config__ = STRICT
 
     webhooks: tuple[str, ...] = ()
-    """Where events are posted as JSON: secret://NAME, env://VARIABLE, or an https URL that is not a secret."""
+    """Where they are posted as JSON: secret://NAME, env://VARIABLE, or an https URL that is not a secret."""
     apprise: tuple[str, ...] = ()
     """Other services, with the extra `notify`: secret://NAME or env://VARIABLE with an Apprise URL."""
-    hooks: Mapping[EventName, str] = field(default_factory=dict)
-    """Programs of this computer by event, run without a shell; they get the event as JSON on standard input."""
-    events: tuple[EventName, ...] = EVENTS
-    """Events that webhooks and apprise get."""
+    hooks: Mapping[NotificationKind, str] = field(default_factory=dict)
+    """Programs of this computer by kind of notification, run without a shell, with its JSON on standard input."""
+    kinds: tuple[NotificationKind, ...] = NOTIFICATION_KINDS
+    """Kinds of notifications that webhooks and apprise get."""
 
 
 @dataclass(frozen=True)
@@ -370,7 +372,7 @@ class Spec:
     watch: WatchSpec = field(default_factory=WatchSpec)
     """How the deployment is watched."""
     notify: NotifySpec = field(default_factory=NotifySpec)
-    """Who is notified of events."""
+    """Who gets notifications."""
     fleet: FleetSpec | None = None
     """Many TPUs that work on a queue of jobs, for `tpuctl fleet`."""
     sidecars: SidecarsSpec = field(default_factory=SidecarsSpec)

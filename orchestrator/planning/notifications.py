@@ -16,7 +16,7 @@ from orchestrator.contract.secrets.redaction import masked
 from orchestrator.domain.observation import Heartbeat, World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
-from orchestrator.domain.spec import Spec
+from orchestrator.domain.spec import NotificationKind, Spec
 from orchestrator.errors import TpuctlError
 from orchestrator.planning.uncommitted import FETCH, uncommitted_text, unsaved_seconds
 
@@ -29,23 +29,29 @@ class Notification:
     """One notification; *id* is the same in every pass, *at* is in seconds since the epoch."""
 
     id: str
-    event: str
+    kind: str
     at: float
     deployment: str
-    text: str
+    message: str
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    def sent_json(self) -> bytes:
+        """Return the JSON that receivers get."""
+        return _encoded({"schema": 1, **vars(self), "data": dict(self.data)})
+
     def to_json(self) -> bytes:
-        """Return the JSON that is stored and sent."""
+        """Return the JSON that is stored."""
+        # An outbox may be read by another version: `event` is the kind, `text` the message.
         body = {"schema": 1, **vars(self), "data": dict(self.data)}
-        return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
+        body["event"], body["text"] = body.pop("kind"), body.pop("message")
+        return _encoded(body)
 
     @classmethod
     def from_json(cls, data: bytes) -> "Notification":
-        """Parse a notification; raise ValueError, KeyError or TypeError if *data* holds none."""
+        """Parse a stored notification; raise ValueError, KeyError or TypeError if *data* holds none."""
         body = json.loads(data)
-        names, text = (str(body["id"]), str(body["event"])), str(body["text"])
-        return cls(*names, float(body["at"]), str(body["deployment"]), text, dict(body["data"]))
+        names, message = (str(body["id"]), str(body["event"])), str(body["text"])
+        return cls(*names, float(body["at"]), str(body["deployment"]), message, dict(body["data"]))
 
 
 def due(
@@ -57,8 +63,8 @@ def due(
     found = (*_machines(spec, world, record), *_money(spec, usd_so_far), *_end(outcome, message, record))
     return tuple(
         # Secrets are masked: texts quote what machines report, and go to foreign services.
-        Notification(f"{lifetime}-{mark}", event, world.observed_at, spec.name, masked(text), data)
-        for event, mark, text, data in found
+        Notification(f"{lifetime}-{mark}", kind, world.observed_at, spec.name, masked(text), data)
+        for kind, mark, text, data in found
     )
 
 
@@ -75,9 +81,13 @@ def stopped(spec: Spec, record: Record, error: TpuctlError, now: float) -> Notif
     return Notification(mark, "failed", now, spec.name, masked(text), {"code": error.code})
 
 
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, sort_keys=True, ensure_ascii=False).encode()
+
+
 _EARLIER_WORDS = {"spent": Outcome.LIMIT_REACHED.value, "unclaimed": Outcome.UNCOMMITTED.value}
 _EARLIER_END = re.compile(r"-(spent|unclaimed)-(\d+)$")
-_Found = tuple[str, str, str, dict[str, Any]]
+_Found = tuple[NotificationKind, str, str, dict[str, Any]]
 
 
 def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:

@@ -161,7 +161,7 @@ VALUES = {
     "tpu.external_ip": ("false", False),
     "notify.webhooks": ("env://A,secret://b", ("env://A", "secret://b")),
     "notify.apprise": ("env://A", ("env://A",)),
-    "notify.events": ("up,done", ("up", "done")),
+    "notify.kinds": ("up,done", ("up", "done")),
     "vm.name": ("their-vm", "their-vm"),
     "vm.machine": ("e2-medium", "e2-medium"),
     "vm.disk_gb": ("20", 20),

@@ -117,6 +117,16 @@ def test_an_end_that_was_notified_under_its_earlier_id_is_not_notified_again(was
     assert outbox.unsent == ((stored,) if folder == OUTBOX else ())
 
 
+def test_a_notification_is_stored_under_the_keys_of_every_release():
+    """Another version may send it; receivers get the keys of today."""
+    one = Notification("d-100-up", "up", 5.0, "d", "the job runs", {"n": 1})
+    stored, sent = json.loads(one.to_json()), json.loads(one.sent_json())
+    assert (stored["event"], stored["text"]) == (sent["kind"], sent["message"]) == ("up", "the job runs")
+    assert not stored.keys() & {"kind", "message"}
+    assert not sent.keys() & {"event", "text"}
+    assert Notification.from_json(one.to_json()) == one
+
+
 def test_the_users_of_a_fleet_that_is_up_are_read():
     """Its bucket calls them a team."""
     lab = a_lab()

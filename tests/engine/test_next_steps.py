@@ -9,7 +9,7 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.observation import Operation, OperationResult, Vm, VmState
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.spec import EVENTS
+from orchestrator.domain.spec import NOTIFICATION_KINDS
 from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.publish import receivers
 from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook
@@ -40,7 +40,7 @@ def test_a_webhook_that_fails_says_what_to_look_at(monkeypatch, failure, advice)
         raise failure
 
     monkeypatch.setattr(receivers, "_opener", lambda _: SimpleNamespace(open=refuse))
-    hint = hint_of(Webhook("https://h/secret-part", "1", EVENTS))
+    hint = hint_of(Webhook("https://h/secret-part", "1", NOTIFICATION_KINDS))
     assert hint.startswith(advice)
     assert hint.endswith("then try it: tpuctl notify test")
     assert "secret-part" not in hint
@@ -48,7 +48,7 @@ def test_a_webhook_that_fails_says_what_to_look_at(monkeypatch, failure, advice)
 
 def test_an_address_without_https_names_the_beginning_that_it_needs():
     """It is refused before anything is sent."""
-    assert "https://" in hint_of(Webhook("http://example.org/secret-part", "1", EVENTS))
+    assert "https://" in hint_of(Webhook("http://example.org/secret-part", "1", NOTIFICATION_KINDS))
 
 
 @pytest.mark.parametrize(("known", "advice"), [(False, "write the address as"), (True, "check the token")])
@@ -58,7 +58,7 @@ def test_a_service_of_apprise_that_fails_says_what_to_look_at(monkeypatch, known
     library = ModuleType("apprise")
     library.Apprise, library.NotifyFormat = lambda: service, SimpleNamespace(TEXT="text")
     monkeypatch.setitem(sys.modules, "apprise", library)
-    hint = hint_of(Apprise("json://h/secret-part", "1", EVENTS))
+    hint = hint_of(Apprise("json://h/secret-part", "1", NOTIFICATION_KINDS))
     assert hint.startswith(advice)
     assert hint.endswith("tpuctl notify test")
 

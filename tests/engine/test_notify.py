@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orchestrator.clock import VirtualClock
+from orchestrator.clock import SystemClock, VirtualClock
 from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
@@ -17,7 +17,8 @@ from orchestrator.domain.level import Level
 from orchestrator.domain.observation import Heartbeat, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
-from orchestrator.domain.spec import EVENTS, NotifySpec
+from orchestrator.domain.spec import NOTIFICATION_KINDS as KINDS
+from orchestrator.domain.spec import NotifySpec
 from orchestrator.engine.publish import receivers
 from orchestrator.engine.publish.outbox import OUTBOX, PAUSES, SENT, Outbox, OutboxThread
 from orchestrator.engine.publish.receivers import Apprise, Hook, Webhook, try_all
@@ -67,11 +68,11 @@ class FailingBucket:
 class Ear:
     """A receiver that remembers; *fails* tries fail first."""
 
-    def __init__(self, name="ear", fails=0, events=EVENTS):
-        self.name, self.fails, self.events, self.received = name, fails, events, []
+    def __init__(self, name="ear", fails=0, kinds=KINDS):
+        self.name, self.fails, self.kinds, self.received = name, fails, kinds, []
 
-    def wants(self, event):
-        return event in self.events
+    def wants(self, notification):
+        return notification.kind in self.kinds
 
     def send(self, notification):
         if self.fails:
@@ -80,9 +81,9 @@ class Ear:
         self.received.append(notification.id)
 
 
-def notification(number=1, event="done"):
+def notification(number=1, kind="done"):
     """Return a notification to send."""
-    return Notification(f"d-{event}-{number}", event, 5.0, "d", "text", {"n": number})
+    return Notification(f"d-{kind}-{number}", kind, 5.0, "d", "text", {"n": number})
 
 
 def outbox(bucket, *ears, clock=None, said=None):
@@ -171,9 +172,9 @@ def test_a_bucket_that_refuses_loses_nothing():
     assert ear.received == ["d-done-1"]
 
 
-def test_a_target_that_does_not_want_an_event_is_not_notified():
+def test_a_target_that_does_not_want_a_kind_is_not_notified():
     """A notice that nobody wants is over at once."""
-    bucket, ear = FailingBucket(), Ear(events=("failed",))
+    bucket, ear = FailingBucket(), Ear(kinds=("failed",))
     out = outbox(bucket, ear)
     out.add([notification(1, "done"), notification(1, "failed")])
     assert out.deliver() is None
@@ -190,7 +191,7 @@ def test_a_slow_receiver_holds_no_pass_up():
             super().send(reported)
 
     slow = Slow()
-    postman = OutboxThread(outbox(FailingBucket(), slow, clock=receivers_clock()))
+    postman = OutboxThread(outbox(FailingBucket(), slow, clock=SystemClock()))
     postman.add([notification()])
     assert slow.received == []
     assert [remaining.id for remaining in postman.end(0.05)] in ([], ["d-done-1"])
@@ -199,22 +200,15 @@ def test_a_slow_receiver_holds_no_pass_up():
     assert slow.received == ["d-done-1"]
 
 
-def receivers_clock():
-    """Return the real clock: a thread waits for another one here."""
-    from orchestrator.clock import SystemClock
-
-    return SystemClock()
-
-
 def heartbeat(phase=Phase.RUN, incarnation=1, **more):
     """Return a worker's heartbeat."""
     return Heartbeat(incarnation, 0, phase, 990.0, **more)
 
 
 def reported(record, *heartbeats, outcome=None, usd_so_far=0.0, spec=SPEC, at=1000.0):
-    """Return what is due, by event."""
+    """Return what is due, by kind."""
     observed = world(heartbeats=Present(heartbeats), observed_at=at)
-    return {one.event: one for one in due(spec, observed, record, outcome, "why", usd_so_far)}
+    return {one.kind: one for one in due(spec, observed, record, outcome, "why", usd_so_far)}
 
 
 FIRST = record_of(started_at=100.0, incarnation=1, zone="z")
@@ -239,7 +233,7 @@ def test_the_budget_is_notified_at_80_percent_and_at_the_stop():
     assert not reported(FIRST, usd_so_far=7.99, spec=spec)
     due_now = reported(FIRST, usd_so_far=8.0, spec=spec)["budget"]
     assert (due_now.id[-10:], due_now.data) == ("-budget-10", {"usd": 8.0, "budget_usd": 10.0})
-    assert reported(FIRST, outcome=Outcome.LIMIT_REACHED)["limit-reached"].text == "stopped: why"
+    assert reported(FIRST, outcome=Outcome.LIMIT_REACHED)["limit-reached"].message == "stopped: why"
 
 
 def test_a_stall_is_notified_once_for_each_last_step():
@@ -248,7 +242,7 @@ def test_a_stall_is_notified_once_for_each_last_step():
     assert "stalled" not in reported(FIRST, heartbeat(**last), at=1000.0 + SPEC.watch.stall - 1)
     found = reported(FIRST, heartbeat(**last), at=1000.0 + SPEC.watch.stall)["stalled"]
     assert found.id == reported(FIRST, heartbeat(**last), at=9000.0 + SPEC.watch.stall)["stalled"].id
-    assert "the last one was 7" in found.text
+    assert "the last one was 7" in found.message
 
 
 def test_a_machine_with_another_time_in_each_heartbeat_is_notified_once():
@@ -259,12 +253,12 @@ def test_a_machine_with_another_time_in_each_heartbeat_is_notified_once():
     assert len(found) <= 4
 
 
-@pytest.mark.parametrize(("outcome", "event"), [(Outcome.DONE, "done"), (Outcome.FAILED, "failed")])
-def test_the_end_is_notified_and_a_token_in_its_reason_is_masked(outcome, event):
+@pytest.mark.parametrize(("outcome", "kind"), [(Outcome.DONE, "done"), (Outcome.FAILED, "failed")])
+def test_the_end_is_notified_and_a_token_in_its_reason_is_masked(outcome, kind):
     """A reason may come from a program's output."""
     (found,) = due(SPEC, world(heartbeats=Present(())), FIRST, outcome, "said hf_" + "Q" * 34, 0.0)
-    assert found.event == event
-    assert "QQ" not in found.text
+    assert found.kind == kind
+    assert "QQ" not in found.message
     assert Notification.from_json(found.to_json()) == found
 
 
@@ -274,7 +268,7 @@ def test_a_loop_that_ends_with_an_error_is_notified_once_an_hour():
     ids = [stopped(SPEC, FIRST, error, 3600.0 * 400 + seconds).id for seconds in (1, 60, 3599, 3600)]
     assert len(set(ids[:3])) == 1
     assert ids[3] not in ids[:3]
-    assert "the watcher has stopped: no capacity" in stopped(SPEC, FIRST, error, 1.0).text
+    assert "the watcher has stopped: no capacity" in stopped(SPEC, FIRST, error, 1.0).message
 
 
 # Receivers.
@@ -311,15 +305,15 @@ class Web:
 def test_a_webhook_gets_the_notice_as_json():
     """With its id as a header too."""
     with Web() as web:
-        Webhook(web.url, "1", EVENTS).send(notification())
-    assert web.bodies == [json.loads(notification().to_json())]
+        Webhook(web.url, "1", KINDS).send(notification())
+    assert web.bodies == [json.loads(notification().sent_json())]
 
 
 @pytest.mark.parametrize("status", [302, 307, 400, 404, 500, 503])
 def test_a_webhook_that_refuses_or_leads_elsewhere_is_a_failure_without_its_address(status):
     """A redirect is not followed: it could lead to plain http, or to another host."""
     with Web() as other, Web(status, other.url) as web:
-        hook = Webhook(web.url, "1", EVENTS)
+        hook = Webhook(web.url, "1", KINDS)
         (error,) = try_all([hook], notification()).values()
     assert other.bodies == []
     assert f"answers {status}" in error.message
@@ -331,7 +325,7 @@ def test_a_webhook_that_refuses_or_leads_elsewhere_is_a_failure_without_its_addr
 )
 def test_nothing_but_https_is_posted_to(url):
     """Loopback excepted; the reason names no more than the host."""
-    (error,) = try_all([Webhook(url, "1", EVENTS)], notification()).values()
+    (error,) = try_all([Webhook(url, "1", KINDS)], notification()).values()
     assert error is not None
     assert "passwd" not in error.message
 
@@ -340,13 +334,15 @@ def test_a_closed_port_is_a_failure_without_the_address():
     """A closed port."""
     with Web() as web:
         pass
-    (error,) = try_all([Webhook(web.url, "1", EVENTS)], notification()).values()
+    (error,) = try_all([Webhook(web.url, "1", KINDS)], notification()).values()
     assert "secret-part" not in str(error)
 
 
-def test_a_hook_is_a_program_that_reads_the_event(tmp_path, monkeypatch):
+def test_a_hook_is_a_program_that_reads_the_notification(tmp_path, monkeypatch):
     """No shell; its folder is the deployment file's; its end and its time count."""
-    (tmp_path / "tell").write_text('#!/bin/sh\ncat >told; echo "$@" >words; echo $TPUCTL_EVENT >>words\n')
+    (tmp_path / "tell").write_text(
+        '#!/bin/sh\ncat >told; echo "$@" >words; echo $TPUCTL_NOTIFICATION_KIND >>words\n'
+    )
     (tmp_path / "tell").chmod(0o755)
     Hook("done", "./tell '$(touch pwned)' ;x", tmp_path).send(notification())
     assert json.loads((tmp_path / "told").read_text())["id"] == "d-done-1"
@@ -371,9 +367,9 @@ def test_apprise_tells_a_service_of_its_own():
     """The library posts to the web server here; an address that it does not know is a failure without it."""
     pytest.importorskip("apprise")
     with Web(200) as web:
-        Apprise(web.url.replace("http://", "json://"), "1", EVENTS).send(notification())
+        Apprise(web.url.replace("http://", "json://"), "1", KINDS).send(notification())
     assert (web.bodies[0]["title"], web.bodies[0]["message"]) == ("d: done", "text")
-    (error,) = try_all([Apprise("nobody-knows://secret-part", "1", EVENTS)], notification()).values()
+    (error,) = try_all([Apprise("nobody-knows://secret-part", "1", KINDS)], notification()).values()
     assert "does not know this address" in error.message
     assert "secret-part" not in str(error)
 
@@ -401,7 +397,7 @@ def test_no_text_of_a_machine_is_markup_for_a_chat(monkeypatch, url, field, harm
     monkeypatch.setattr("requests.post", post)
     monkeypatch.setattr("requests.request", lambda _method, *args, **said: post(*args, **said))
     text = "failed: <!channel> <https://e.example|log in> @everyone @here <@12> [log in](https://e.example)"
-    Apprise(url, "1", EVENTS).send(replace(notification(), text=text))
+    Apprise(url, "1", KINDS).send(replace(notification(), message=text))
     (body,) = sent
     shown = body[field][0]["text"] if field == "attachments" else body[field]
     assert "log in" in shown
@@ -411,7 +407,7 @@ def test_no_text_of_a_machine_is_markup_for_a_chat(monkeypatch, url, field, harm
 def test_without_apprise_the_extra_is_named(monkeypatch):
     """It is no dependency of the rest."""
     monkeypatch.setitem(sys.modules, "apprise", None)
-    (error,) = try_all([Apprise("json://h/secret-part", "1", EVENTS)], notification()).values()
+    (error,) = try_all([Apprise("json://h/secret-part", "1", KINDS)], notification()).values()
     assert error.hint == "run: pip install 'tpuctl[notify]'"
 
 

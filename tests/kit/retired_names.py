@@ -1,6 +1,9 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "EventName": "NotificationKind; an event is of the log",
+    "TPUCTL_EVENT": "TPUCTL_NOTIFICATION_KIND",
+    "TPUCTL_EVENT_ID": "TPUCTL_NOTIFICATION_ID",
     "WideWorld": "WideSimulation; a World is what a pass has observed",
     "Hosts": "Machines; a host is where SSH or HTTP goes",
     "MachineHosts": "LocalMachines",

@@ -188,7 +188,7 @@ def test_work_that_no_checkpoint_holds_is_reported_while_it_can_still_be_saved(m
     assert said in reported
     assert bool(said) == bool(reported)
     found = due(spec(), world(heartbeats=Present((shown,))), record(), None, "", 0.0)
-    assert [one.text for one in found if one.event == "stalled"] == ([reported] if said else [])
+    assert [one.message for one in found if one.kind == "stalled"] == ([reported] if said else [])
 
 
 def test_a_job_whose_steps_are_unknown_has_worked_since_it_was_started():
@@ -203,9 +203,9 @@ def test_a_target_for_failures_is_notified_of_this_end():
     plan = planned(heartbeat(phase=Phase.UNCOMMITTED, **LIES))
     found = due(spec(), world(), record(), plan.outcome, plan.message, 0.0)
 
-    ends = [notice for notice in found if notice.event in {"done", "failed"}]
-    assert [(n.event, n.data) for n in ends] == [("failed", {"outcome": "uncommitted"})]
-    assert "tpuctl checkpoints fetch --uncommitted" in ends[0].text
+    ends = [notice for notice in found if notice.kind in {"done", "failed"}]
+    assert [(n.kind, n.data) for n in ends] == [("failed", {"outcome": "uncommitted"})]
+    assert "tpuctl checkpoints fetch --uncommitted" in ends[0].message
 
 
 def test_the_command_leaves_with_5_and_names_the_next_one():

@@ -34,8 +34,8 @@ def test_the_plan_says_which_programs_run_on_this_computer(project, capsys):
     """The job runs on machines; hooks run here, as who types `tpuctl up`."""
     project(notify={"hooks": {"up": "./after.sh --all", "done": "./after.sh --all", "failed": "./tell"}})
     out = " ".join(here(capsys, "plan", "--offline")[1].split())
-    assert "Runs on this computer, as you, when told up, done: ./after.sh --all" in out
-    assert "Runs on this computer, as you, when told failed: ./tell" in out
+    assert "Runs on this computer, as you, for notifications of kind up, done: ./after.sh --all" in out
+    assert "Runs on this computer, as you, for notifications of kind failed: ./tell" in out
     found = document(here(capsys, "plan", "--offline", "--json")[1])
     assert found["hooks"] == {"up": "./after.sh --all", "done": "./after.sh --all", "failed": "./tell"}
 

@@ -139,10 +139,10 @@ def _leads(base: Path, sets: tuple[DataSet, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _hooks(hooks: Mapping[str, str]) -> Iterator[str]:
-    """Yield one line for each program, with its events."""
+    """Yield one line for each program, with its kinds of notifications."""
     for command in dict.fromkeys(hooks.values()):
-        events = ", ".join(event for event, one in hooks.items() if one == command)
-        yield f"Runs on this computer, as you, when told {events}: {command}"
+        kinds = ", ".join(kind for kind, one in hooks.items() if one == command)
+        yield f"Runs on this computer, as you, for notifications of kind {kinds}: {command}"
 
 
 def _excluded(path: ExcludedPath) -> str:

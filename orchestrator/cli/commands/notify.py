@@ -14,7 +14,7 @@ def command() -> None:
 @command.command("test", cls=Command)
 @deployment_options
 def test(choice: Choice) -> None:
-    """Send a test event to every receiver, and say which ones received it. Exits with 1 when one did not."""
+    """Send a test to every receiver, and say which ones received it. Exits with 1 when one did not."""
     from orchestrator.app.deployment.session import read_spec
     from orchestrator.app.notify import try_receivers
     from orchestrator.cli.views import notify as view

@@ -63,7 +63,7 @@ _OF_A_SHELL = frozenset({"|", ">", ">>", "<", "&&", "||", ";", "&", "2>&1"})
 
 
 def _hooks(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
-    for event, command in spec.notify.hooks.items():
+    for kind, command in spec.notify.hooks.items():
         try:
             # Split as it will be run: without a shell, so a pipe or a variable would be a plain word.
             words = shlex.split(command)
@@ -71,11 +71,11 @@ def _hooks(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
             words = []
         if not words or "\0" in command:
             hint = "write a program and its arguments, for example ./after.sh --upload"
-            yield SettingFinding(at("notify.hooks", event), "is not a command", hint)
+            yield SettingFinding(at("notify.hooks", kind), "is not a command", hint)
         shell = next((word for word in words if word in _OF_A_SHELL), "")
         if shell:
             text = f"runs without a shell, so that {shell} is an argument of {words[0][:60]}"
-            yield SettingFinding(at("notify.hooks", event), text, "write: sh -c '...'", level=Level.WARN)
+            yield SettingFinding(at("notify.hooks", kind), text, "write: sh -c '...'", level=Level.WARN)
 
 
 def _on_vm(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:

@@ -32,8 +32,8 @@ class Receiver(Protocol):
     def name(self) -> str:
         """Return the name to show to users; it contains no secret."""
 
-    def wants(self, event: str) -> bool:
-        """Return whether this receiver is configured for events of that name."""
+    def wants(self, notification: Notification) -> bool:
+        """Return whether this receiver is configured for notifications of its kind."""
 
     def send(self, notification: Notification) -> None:
         """Send *notification* within seconds; raise TpuctlError, whose text contains no secret."""
@@ -117,7 +117,7 @@ class Outbox:
         self._keep(notification)
 
     def _keep(self, notification: Notification) -> None:
-        receivers = {one.name: one for one in self.receivers if one.wants(notification.event)}
+        receivers = {one.name: one for one in self.receivers if one.wants(notification)}
         with self._lock:
             self._waiting.setdefault(notification.id, _Waiting(notification, receivers))
 
@@ -132,7 +132,7 @@ class Outbox:
                     # is a secret.
                     text = f"{name}: {type(error).__name__}"
                     message = error.message if isinstance(error, TpuctlError) else text
-                    text = f"no notification of {one.notification.event} was sent: {message}"
+                    text = f"no notification of {one.notification.kind} was sent: {message}"
                     self.say(Event(self.clock.now(), EventKind.FAILURE, text))
             else:
                 del one.receivers[name]
@@ -201,7 +201,7 @@ class Notifier:
     Send the notifications of each pass; do nothing without receivers.
 
     *deployment* and *receivers* are called at the first pass, because they read secrets. If that fails, it is
-    reported once and the loop continues without notifications. *say* gets the names of unsent events.
+    reported once and the loop continues without notifications. *say* gets the kinds of unsent notifications.
     """
 
     def __init__(
@@ -250,7 +250,7 @@ class Notifier:
         unsent = self._postman.end(LAST_TIMEOUT) if self._postman else ()
         self._postman, self._tried = None, False
         if unsent:
-            names = ", ".join(notification.event for notification in unsent)
+            names = ", ".join(notification.kind for notification in unsent)
             self._talk(
                 f"not sent yet: {names}; the next `tpuctl watch` sends it (to test: tpuctl notify test)"
             )

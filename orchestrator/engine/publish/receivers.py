@@ -45,15 +45,15 @@ def host_of(url: str) -> str:
 
 @dataclass(frozen=True)
 class _Service:
-    """A secret address and the events that it receives; *label* tells several receivers apart."""
+    """A secret address and the kinds that it receives; *label* tells several receivers apart."""
 
     url: str
     label: str
-    events: Collection[str]
+    kinds: Collection[str]
 
-    def wants(self, event: str) -> bool:
-        """Return whether this receiver gets events of that name."""
-        return event in self.events
+    def wants(self, notification: Notification) -> bool:
+        """Return whether this receiver gets notifications of its kind."""
+        return notification.kind in self.kinds
 
 
 class Webhook(_Service):
@@ -78,7 +78,7 @@ class Webhook(_Service):
             "Idempotency-Key": notification.id,
         }
         try:
-            request = urllib.request.Request(self.url, notification.to_json(), headers, method="POST")  # noqa: S310
+            request = urllib.request.Request(self.url, notification.sent_json(), headers, method="POST")  # noqa: S310
             with _opener(host).open(request, timeout=TIMEOUT):
                 return
         except urllib.error.HTTPError as error:
@@ -120,7 +120,7 @@ class Apprise(_Service):
 
     def send(self, notification: Notification) -> None:
         """
-        Send title and text, with markup and mentions disarmed, because a machine may have written them.
+        Send title and message, with markup and mentions disarmed, because a machine may have written them.
 
         Raise UsageError if Apprise is not installed or does not know the address, TransientError if it fails.
         """
@@ -137,9 +137,9 @@ class Apprise(_Service):
             raise UsageError(
                 f"{self.name}: Apprise does not know this address", hint=hint, changed="nothing was sent"
             )
-        title = f"{notification.deployment}: {notification.event}"
+        title = f"{notification.deployment}: {notification.kind}"
         # Apprise escapes markup in a TEXT body; a zero-width space breaks mentions.
-        body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.text)
+        body = _CALLS.sub("\\g<0>\N{ZERO WIDTH SPACE}", notification.message)
         if not service.notify(title=title, body=body, body_format=apprise.NotifyFormat.TEXT):
             hint = f"check the token in its address, and the network; {_TRY}"
             raise TransientError(
@@ -151,22 +151,26 @@ class Apprise(_Service):
 class Hook:
     """Run a program on this computer in *folder*, without a shell, with the notification on its stdin."""
 
-    event: str
+    kind: str
     command: str
     folder: Path
 
     @property
     def name(self) -> str:
-        """Return the event only: a command line may contain secrets."""
-        return f"hook for {self.event}"
+        """Return the kind only: a command line may contain secrets."""
+        return f"hook for {self.kind}"
 
-    def wants(self, event: str) -> bool:
-        """Return whether *event* is the one that this hook is configured for."""
-        return event == self.event
+    def wants(self, notification: Notification) -> bool:
+        """Return whether it is of the kind that this hook is configured for."""
+        return notification.kind == self.kind
 
     def send(self, notification: Notification) -> None:
         """Run it for at most HOOK_TIMEOUT; raise TransientError with the end of its stderr if it fails."""
-        environment = {**os.environ, "TPUCTL_EVENT": notification.event, "TPUCTL_EVENT_ID": notification.id}
+        environment = {
+            **os.environ,
+            "TPUCTL_NOTIFICATION_KIND": notification.kind,
+            "TPUCTL_NOTIFICATION_ID": notification.id,
+        }
         # A file, not a pipe: a child process of the hook could keep a pipe open for ever.
         with tempfile.TemporaryFile() as errors:
             try:
@@ -188,7 +192,7 @@ class Hook:
     ) -> None:
         """Pass the notification to the process and wait for its end. Raise TransientError if it fails."""
         try:
-            process.communicate(notification.to_json(), timeout=HOOK_TIMEOUT)
+            process.communicate(notification.sent_json(), timeout=HOOK_TIMEOUT)
         except subprocess.TimeoutExpired:
             # Kill the whole group: children of a killed shell script would keep running.
             os.killpg(process.pid, signal.SIGKILL)
@@ -212,7 +216,7 @@ class Hook:
 def try_all(
     receivers: Sequence[Webhook | Apprise | Hook], notification: Notification
 ) -> dict[str, TpuctlError | None]:
-    """Send to each receiver once, whatever its events; return its error, or None, by name."""
+    """Send to each receiver once, whatever its kinds; return its error, or None, by name."""
     found: dict[str, TpuctlError | None] = {}
     for one in receivers:
         try:
