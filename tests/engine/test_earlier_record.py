@@ -60,6 +60,15 @@ def test_every_key_is_read_and_written_as_it_was(earlier):
     assert (again["disks"], again["starts"]) == ([s for s in stored["spans"] if s["kind"] == "vm"], [])
 
 
+def test_an_unwatched_end_is_stored():
+    """Between the two times the cost is not known, also after the next command."""
+    ends = (
+        Span(Kind.NODE, "lm-tpu-g1", HERE, 10.0, 20.0, end_observed=30.0),
+        Span(Kind.VM, "lm-vm", HERE, 10.0),
+    )
+    assert decode(encode(Record(spans=ends), "lm"), "lm").spans == ends
+
+
 def test_the_outcome_of_a_used_up_budget_is_stored_under_its_older_word():
     """An older tpuctl on another computer reads the same file."""
     stored = encode(Record(outcome=Outcome.LIMIT_REACHED), "lm")
