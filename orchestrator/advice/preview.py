@@ -97,7 +97,7 @@ class Preview:
             return {}
         if change.kind is Kind.NODE:
             return names.labels(self.spec, "tpu", change.incarnation, change.round)
-        return self.labels.get(change.kind.value, {})
+        return self.labels.get(change.kind.word, {})
 
     def title(self, change: Change) -> str:
         """Return the name of a change's resource."""

@@ -15,6 +15,7 @@ from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
 from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
@@ -67,7 +68,7 @@ class Down:
     def raise_leftovers(self) -> None:
         """Raise LeftoverError if something is left."""
         if self.leftovers:
-            items = "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
+            items = "; ".join(f"{i.title} {i.name} {i.zone} ({i.state})" for i in self.leftovers)
             raise LeftoverError(
                 f"left: {items}",
                 hint=f"run: {' ; '.join(self.commands)}",
@@ -171,7 +172,7 @@ def _result(
     session: Session, found: _Found, leftovers: Sequence[Leftover], *, idle_cloud_stopped: bool
 ) -> Down:  # fmt: skip
     not_touched = [
-        Leftover(_kind(one), one.name, one.zone, f"{one.state.name}, not touched")
+        Leftover(_kind(one).word, one.name, one.zone, f"{one.state.name}, not touched")
         for one in found.outside_zones
     ]
     stays = f"{session.blueprint.bucket}/{session.spec.bucket.prefix}".rstrip("/")
@@ -206,7 +207,7 @@ def _give_back(session: Session, deletion: Deletion, machines: Sequence[Node | V
     for one in machines:
         command = deletion_command(one, session.project)
         session.reporter.say(
-            f"  {_kind(one)} {one.name} is given back, and billed on. To delete it: {command}"
+            f"  {_kind(one).title} {one.name} is given back, and billed on. To delete it: {command}"
         )
 
 
@@ -297,7 +298,7 @@ def _elsewhere(session: Session, deletion: Deletion) -> tuple[Node | Vm, ...]:
     found += tpus.value.found if isinstance(tpus, Present) else ()
     found += vms.value.found if isinstance(vms, Present) else ()
     for one in found:
-        what = f"{_kind(one)} {one.name} {one.zone} {one.state.name}"
+        what = f"{_kind(one).title} {one.name} {one.zone} {one.state.name}"
         session.reporter.say(
             f"  {what} carries our label, and neither file nor record names its zone: it stays."
         )
@@ -305,8 +306,8 @@ def _elsewhere(session: Session, deletion: Deletion) -> tuple[Node | Vm, ...]:
     return tuple(found)
 
 
-def _kind(machine: Node | Vm) -> str:
-    return "VM" if isinstance(machine, Vm) else "TPU"
+def _kind(machine: Node | Vm) -> Kind:
+    return Kind.VM if isinstance(machine, Vm) else Kind.NODE
 
 
 def _name_uncommitted(session: Session, *, delete_data: bool) -> None:

@@ -1,7 +1,9 @@
 """Define the plan: what one pass will change, in order, and why; or why nothing."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import TpuctlError
@@ -20,9 +22,24 @@ class Kind(Enum):
     """For operations only; plans and the record name the TPU that it creates."""
 
     @property
+    def word(self) -> str:
+        """Return the word that `--json` and metrics use; record, journal and stored events have the value."""
+        return _WORDS.get(self.value, self.value)
+
+    @property
     def title(self) -> str:
-        """Return the name for people; the value is for the record and programs."""
-        return {"node": "TPU", "vm": "VM", "bundle": "code"}.get(self.value, self.value)
+        """Return the name for people."""
+        return kind_title(self.word)
+
+
+_WORDS = {"node": "tpu"}
+"""Kinds that are stored under another word than `--json` has."""
+_VALUES = {word: value for value, word in _WORDS.items()}
+
+
+def kind_title(word: str) -> str:
+    """Return the name for people of what `--json` calls *word*."""
+    return {"tpu": "TPU", "vm": "VM", "bundle": "code"}.get(word, word)
 
 
 class Verb(Enum):
@@ -160,7 +177,7 @@ class Change:
         kind = {"type": self.type} if self.substitute else {}
         beside = {"beside": True} if self.beside else {}
         return {
-            "kind": self.kind.value,
+            "kind": self.kind.word,
             "verb": self.verb.word,
             "name": self.name,
             "zone": self.zone,
@@ -173,8 +190,20 @@ class Change:
         }
 
     def stored(self) -> dict[str, object]:
-        """Return the change as journal, events and plan files have it, with their older key `why`."""
-        return {"why" if key == "message" else key: value for key, value in self.as_dict().items()}
+        """Return the change as journal, stored events and plan files have it."""
+        return stored_change(self.as_dict())
+
+
+def stored_change(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a change, as `--json` prints it, with the older words of what is stored."""
+    found = {"why" if key == "message" else key: value for key, value in body.items()}
+    return found | {"kind": _VALUES.get(body["kind"], body["kind"])}
+
+
+def published_change(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a change that was stored as `--json` prints it."""
+    found = {"message" if key == "why" else key: value for key, value in body.items()}
+    return found | {"kind": _WORDS.get(body["kind"], body["kind"])}
 
 
 @dataclass(frozen=True)

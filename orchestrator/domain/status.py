@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+from orchestrator.domain.plan import kind_title
 from orchestrator.domain.text.format_name import format_name
 from orchestrator.domain.wait import Wait
 
@@ -68,7 +69,7 @@ _PHRASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceStatus:
-    """A bucket, VM or TPU; *state* is "absent", "unknown: WHY" or a word of the API."""
+    """A bucket, vm or tpu (its *kind*); *state* is "absent", "unknown: WHY" or a word of the API."""
 
     kind: str
     name: str
@@ -79,7 +80,7 @@ class ResourceStatus:
     def shown(self) -> tuple[str, str, str]:
         """Return kind, zone and name for people; a machine that is absent has neither zone nor name."""
         there = self.kind == "bucket" or self.state != "absent"
-        return self.kind, (there and self.zone) or "-", (there and self.name) or "-"
+        return kind_title(self.kind), (there and self.zone) or "-", (there and self.name) or "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,6 +184,8 @@ _EARLIER = {
     "unclaimed": DeploymentState.UNCOMMITTED.value,
 }
 """Words of an outcome in what earlier versions published."""
+_EARLIER_KINDS = {"TPU": "tpu", "VM": "vm"}
+"""Kinds of resources in what earlier versions published."""
 FROM_CLOUD = StatusSource(by="cloud", age_s=0.0)
 
 
@@ -249,7 +252,12 @@ class DeploymentStatus:
             "state": _state(body.get("state")),
             "outcome": _EARLIER.get(body["outcome"], body["outcome"]),
             "resources": tuple(
-                ResourceStatus(**_fields_of(ResourceStatus, row)) for row in body["resources"]
+                ResourceStatus(
+                    **_fields_of(
+                        ResourceStatus, {**row, "kind": _EARLIER_KINDS.get(row["kind"], row["kind"])}
+                    )
+                )
+                for row in body["resources"]
             ),
             "workers": workers,
             "checkpoint_step": known.get("checkpoint_step", _least_checkpoint(workers)),

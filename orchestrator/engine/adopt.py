@@ -206,7 +206,7 @@ class Adoption:
             raise
         deployment.journal.result(entry, "ok", in_bucket=True)
         deployment.sink(
-            Event(deployment.clock.now(), EventKind.NODE_ADOPTED, f"{node.name} is TPU #{number} now")
+            Event(deployment.clock.now(), EventKind.TPU_ADOPTED, f"{node.name} is TPU #{number} now")
         )
         return number
 
@@ -227,7 +227,7 @@ class Adoption:
             if operation is not None:
                 settle(deployment, operation, "its labels may still be there; run again: tpuctl down")
         deployment.journal.result(entry, "ok", in_bucket=False)
-        what, kind = ("VM", EventKind.VM_GIVEN_BACK) if is_vm else ("TPU", EventKind.NODE_GIVEN_BACK)
+        what, kind = ("VM", EventKind.VM_GIVEN_BACK) if is_vm else ("TPU", EventKind.TPU_GIVEN_BACK)
         deployment.sink(Event(deployment.clock.now(), kind, f"{what} {name} is given back"))
 
     def stop_job(self, machine: Node | Vm, world: World) -> None:

@@ -21,7 +21,7 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import MAKING, Change, Kind, Verb
+from orchestrator.domain.plan import MAKING, Change, Kind, Verb, kind_title
 from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import (
     CONFIRMED_AFTER,
@@ -92,9 +92,14 @@ class Leftover:
     state: str
 
     @property
+    def title(self) -> str:
+        """Return the kind for people."""
+        return kind_title(self.kind)
+
+    @property
     def text(self) -> str:
         """Return what is waited for, as `TPU mine-tpu-g1 (DELETING)`, without what is not known of it."""
-        return " ".join([*(word for word in (self.kind, self.name) if word != "?"), f"({self.state})"])
+        return " ".join([*(word for word in (self.title, self.name) if word != "?"), f"({self.state})"])
 
 
 def _known_machines(spec: Spec, record: Record) -> set[str]:
@@ -229,7 +234,7 @@ class Deletion:
         nodes = self._nodes.labelled(label, value, self._zones)
         vms = Absent() if self._of_fleet else self._cloud.vms.labelled(label, value, self._zones)
         found: list[tuple[Leftover, Node | Vm | None]] = []
-        for kind, observed in (("TPU", nodes), ("VM", vms)):
+        for kind, observed in ((Kind.NODE.word, nodes), (Kind.VM.word, vms)):
             if isinstance(observed, Unknown):
                 where = ", ".join(self._zones)
                 found.append((Leftover(kind, "?", where, f"not known: {observed.message}"), None))
@@ -331,7 +336,7 @@ class Deletion:
         self._missing = {name: self._missing.get(name, now) for name in missed}
         unsure = [name for name, since in self._missing.items() if now - since < CONFIRMED_AFTER]
         return [
-            *(Leftover(o.kind.title, o.name, o.zone, "its deletion is running") for o in under_way),
+            *(Leftover(o.kind.word, o.name, o.zone, "its deletion is running") for o in under_way),
             *(Leftover("?", name, "", "not listed; checking once more") for name in unsure),
         ]
 
@@ -341,12 +346,13 @@ class Deletion:
         recent = [o for o in self._coming if self._clock.now() - o.started_at < CREATE_TIMEOUT]
         self._coming = [o for o in recent if not self._done(o)]
         coming = [
-            Leftover(o.kind.title, o.name, o.zone, f"its {o.verb.word} is still running")
-            for o in self._coming
+            Leftover(o.kind.word, o.name, o.zone, f"its {o.verb.word} is still running") for o in self._coming
         ]
         if self._clock.now() < self._settled:
             coming.append(
-                Leftover("TPU", "?", ", ".join(self._zones), "a create whose answer was lost may follow")
+                Leftover(
+                    Kind.NODE.word, "?", ", ".join(self._zones), "a create whose answer was lost may follow"
+                )
             )
         return tuple(coming)
 

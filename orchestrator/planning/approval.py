@@ -126,10 +126,10 @@ def refuse_others(was: Approved, plan: Plan) -> None:
     """
     allowed = {_key(change) for change in was.changes}
     changes = (c for c in plan.changes if c.kind not in DELIVERIES)
-    other = next((c for c in changes if _key(c.as_dict()) not in allowed), None)
+    other = next((c for c in changes if _key(c.stored()) not in allowed), None)
     if other is not None:
         raise ConflictError(
-            f"{was.path} does not fit any more: it does not hold {_change_text(other.as_dict())} ({other.message})",
+            f"{was.path} does not fit any more: it does not hold {_change_text(other.stored())} ({other.message})",
             hint=_plan_again(was.path), changed="what the plan holds may exist by now; see `tpuctl status`",
             code="TPU-410",
         )  # fmt: skip

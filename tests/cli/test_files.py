@@ -128,7 +128,7 @@ def test_init_copies_a_recipe(recipe, tmp_path, capsys):
     )
     assert code == 0, err
     planned = document(out)
-    assert [change["kind"] for change in planned["changes"]].count("node") == 1
+    assert [change["kind"] for change in planned["changes"]].count("tpu") == 1
     assert planned["price"]["spot_usd_hour"] > 0
     assert not [one for one in planned["check"]["findings"] if one["level"] == "stop"]
 
@@ -194,7 +194,7 @@ def test_a_plan_needs_no_network_and_no_credentials(words, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     found = document(done.stdout)
     assert found["kind"] == "plan"
-    assert [c["kind"] for c in found["changes"]] == ["bucket", "vm", "node", "bundle", "job"]
+    assert [c["kind"] for c in found["changes"]] == ["bucket", "vm", "tpu", "bundle", "job"]
     assert ("#!" in json.dumps(found.get("scripts", {}))) == ("--show" in words)
     assert not home.exists()
 

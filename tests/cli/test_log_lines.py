@@ -141,7 +141,7 @@ def test_an_event_is_broken_between_words_on_a_terminal_only(width, capsys, monk
     text = (
         f"Creating TPU {'a' * 30} (v5litepod-1) in us-central1-a: there is none yet, and a bucket before it"
     )
-    show_event(Event(1_800_000_000.0, "node-create", text), as_json=False)
+    show_event(Event(1_800_000_000.0, "tpu-create", text), as_json=False)
     lines = capsys.readouterr().out.splitlines()
     assert " ".join(line.strip() for line in lines).endswith(f"  {text}")
     assert (max(map(len, lines)) <= 80) == bool(width)

@@ -30,7 +30,7 @@ def test_before_up_plan_asks_no_cloud(user):
     user.offline = True
     plan = planned(user)
     assert plan["compared_with"] == "nothing"
-    assert ("node", "create") in kinds(plan)
+    assert ("tpu", "create") in kinds(plan)
     assert "offline (assumes that nothing exists yet)" in user.run("plan").out
 
 

@@ -75,7 +75,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     start()
     code, planned = run(capsys, "plan", "--output", "p.json")
     assert code == 0
-    assert [c["kind"] for c in planned["changes"]] == ["bucket", "node", "bundle", "job"]
+    assert [c["kind"] for c in planned["changes"]] == ["bucket", "tpu", "bundle", "job"]
     body = json.loads((folder / "p.json").read_text())
     (folder / "torn.json").write_text(json.dumps({**body, "bundle": "0" * 64}))
     assert run(capsys, "up", "torn.json")[1]["code"] == "TPU-115"
@@ -137,5 +137,5 @@ def test_a_plan_that_cannot_be_carried_out_is_not_replaced_by_another(folder, st
     code, refused = run(capsys, "up", "p.json")
     assert (code, refused["code"]) == (1, "TPU-410")
     assert "create TPU mine-tpu-g2 in us-east5-b" in refused["message"]
-    nodes = [r for r in run(capsys, "status")[1]["resources"] if r["kind"] == "TPU"]
-    assert nodes == [{"kind": "TPU", "name": "-", "zone": "", "state": "absent"}]
+    nodes = [r for r in run(capsys, "status")[1]["resources"] if r["kind"] == "tpu"]
+    assert nodes == [{"kind": "tpu", "name": "-", "zone": "", "state": "absent"}]

@@ -18,7 +18,7 @@ MAX_HOSTS = 8
 CALLS = {
     ("bucket", "create"): "storage.buckets.insert",
     ("vm", "create"): "compute.instances.insert",
-    ("node", "create"): "tpu.nodes.create",
+    ("tpu", "create"): "tpu.nodes.create",
     ("bundle", "create"): "upload of the code",
     ("job", "create"): "start of the job",
 }
@@ -163,7 +163,7 @@ def honest(cloud, user, changes):
     return calls.total()
 
 
-@pytest.mark.parametrize("kind", ["bucket", "vm", "node", "bundle", "job"])
+@pytest.mark.parametrize("kind", ["bucket", "vm", "tpu", "bundle", "job"])
 def test_a_plan_that_leaves_something_out_is_noticed(tmp_path, kind):
     """The comparison finds something: without any one of its changes a plan is not honest."""
     with VirtualCloud(tmp_path).open() as cloud:

@@ -38,13 +38,13 @@ def worker(number=0, **more):
 
 def body(**more):
     """Return the status of a deployment with a watcher, sidecars and a budget; *more* is as in `status --json`."""
-    tpu = {"kind": "TPU", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
+    tpu = {"kind": "tpu", "zone": "europe-west4-b", "name": "numpy-lm-tpu-g3", "state": "READY"}
     known = {
         "name": "numpy-lm", "project": "p", "state": "running", "outcome": None, "incarnation": 3, "preemptions": 2,
         "usd": 0.0438, "upper_usd": 0.0661, "budget_usd": 5.0, "target_steps": 400,
         "ttl_remaining_s": 80000.0,
         "resources": [
-            BUCKET, {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
+            BUCKET, {"kind": "vm", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],
         "workers": [worker()], "safety_nets": [], "next_steps": [], "next_pass_in_s": 9.0,
         "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
@@ -57,8 +57,8 @@ def body(**more):
 DONE = body(
     resources=[
         BUCKET,
-        {"kind": "VM", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
-        {"kind": "TPU", "zone": "", "name": "-", "state": "absent"},
+        {"kind": "vm", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"},
+        {"kind": "tpu", "zone": "", "name": "-", "state": "absent"},
     ],
     workers=[worker(phase="done", step=400)], watcher=None, state="done", outcome="done", next_pass_in_s=None,
     ttl_remaining_s=None, sidecars=[], source={"by": "cloud", "age_s": 0.0},
@@ -66,7 +66,7 @@ DONE = body(
 LOST = body(
     resources=[
         BUCKET,
-        {"kind": "TPU", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
+        {"kind": "tpu", "zone": "", "name": "?", "state": "unknown: the list of europe-west4-b was cut off"},
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
     watcher=None, state="tpu-lost", next_pass_in_s=None,
@@ -111,7 +111,7 @@ def test_without_a_watcher_the_next_step_is_to_watch(loop, vm, next_step):
     holder = loop and {
         "on": loop, "who": "root@vm", "command": "watch", "renewed_age_s": 900.0, "alive": False
     }  # fmt: skip
-    rows = [{**row, "state": vm} if row["kind"] == "VM" else row for row in body().as_dict()["resources"]]
+    rows = [{**row, "state": vm} if row["kind"] == "vm" else row for row in body().as_dict()["resources"]]
     lines = status_lines(body(watcher=holder, next_pass_in_s=None, resources=rows), unbilled=False, width=0)
     assert [line.split("  ")[-1].strip() for line in lines if line.startswith("next ")] == [
         f"run: {next_step}"
@@ -333,7 +333,7 @@ def test_colours_follow_the_usual_variables(variables, colours, monkeypatch, cap
 
 def test_a_name_or_text_that_looks_like_a_state_is_not_painted():
     """Only a state is, also where it is wrapped to a line of its own."""
-    rows = [{"kind": "TPU", "zone": "z", "name": "a  READY", "state": "PREEMPTED: somebody took it away"}]
+    rows = [{"kind": "tpu", "zone": "z", "name": "a  READY", "state": "PREEMPTED: somebody took it away"}]
     for width in (0, 24):
         shown = "\n".join(painted(status_rows(body(resources=rows), unbilled=False, width=width)))
         assert "a  READY" in shown

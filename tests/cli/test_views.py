@@ -331,8 +331,8 @@ def test_status_lines_fit_eighty_columns():
         ResourceStatus(
             kind="bucket", zone="europe-west4", name="tpuctl-numpy-lm-275244f2f4", state="present"
         ),
-        ResourceStatus(kind="VM", zone="europe-west4-b", name="numpy-lm-vm", state="TERMINATED"),
-        ResourceStatus(kind="TPU", zone="", name="?", state="unknown: the list was cut"),
+        ResourceStatus(kind="vm", zone="europe-west4-b", name="numpy-lm-vm", state="TERMINATED"),
+        ResourceStatus(kind="tpu", zone="", name="?", state="unknown: the list was cut"),
     ]
     found = resource_lines(rows)
     assert max(map(len, found)) <= 80

@@ -30,7 +30,7 @@ NONE = "not running{}: preempted TPUs will not be replaced. Run: {}"
 
 def line(loop, *, vm="RUNNING", outcome=None):
     """Return the line for one state of things."""
-    rows = [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": vm}]
+    rows = [{"kind": "vm", "name": "demo-vm", "zone": "z", "state": vm}]
     return watcher_text(body(watcher=loop, outcome=outcome, resources=rows))
 
 

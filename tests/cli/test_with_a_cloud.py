@@ -202,7 +202,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert max(map(len, out.splitlines())) <= 80
     assert re.search(r"next +run: tpuctl watch\n", out)
     body = document(cloud("status", "--json")[1])
-    assert [(r["kind"], r["state"]) for r in body["resources"]] == [("bucket", "present"), ("TPU", "READY")]
+    assert [(r["kind"], r["state"]) for r in body["resources"]] == [("bucket", "present"), ("tpu", "READY")]
     assert all(w["heartbeat_age_s"] >= 0 for w in body["workers"])
     reported = document(cloud("exec", "--json", "--", "echo", "a b")[1])
     assert [r["stdout"] for r in reported["results"]] == ["a b\n"]

@@ -26,7 +26,7 @@ BODY = {
     "rescued_message": "",
     "incarnation": 3, "unused_incarnations": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
     "upper_usd": 0.0661, "unpriced": ["disk"],
-    "resources": [{"kind": "VM", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
+    "resources": [{"kind": "vm", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
@@ -53,6 +53,7 @@ EARLIER = {
     "reason": "it ended", "outcome": "unclaimed", "state": "unclaimed", "uncommitted": "a.pt is nowhere",
     "auto_delete": "off (watch.self_delete)",
     "unclaimed": "1 file",
+    "resources": [BODY["resources"][0] | {"kind": "VM"}],
 }  # fmt: skip
 """Keys and values that it had instead."""
 EARLIER_OF_WORKER = {
@@ -88,6 +89,7 @@ def test_what_an_earlier_release_published_is_read():
         "uncommitted",
         DeploymentState.UNCOMMITTED,
     )
+    assert [row.kind for row in found.resources] == ["vm"]
     assert (found.uncommitted_message, found.rescued_message) == ("a.pt is nowhere", "1 file")
     assert (found.upper_usd, found.checkpoint_step, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (

@@ -31,5 +31,5 @@ def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(lab):
     lab.wait_for("the job", lambda: lab.at(2))
     assert len(lab.jobs()) == 1
     resources = {r["kind"]: r for r in lab.status()["resources"]}
-    assert resources["TPU"]["state"] == "READY"
-    assert resources["VM"]["state"] == "RUNNING"
+    assert resources["tpu"]["state"] == "READY"
+    assert resources["vm"]["state"] == "RUNNING"

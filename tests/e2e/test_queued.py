@@ -25,7 +25,7 @@ def test_a_job_trains_on_tpus_from_the_queue(lab):
     up = lab.start("up")
     lab.wait_for("a request in the queue", lambda: requests(lab) == {"e2e-tpu-g1": "WAITING_FOR_RESOURCES"})
     shown = json.loads(lab.tpuctl("status", "--json", "--fresh").out)
-    (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "TPU"]
+    (state,) = [row["state"] for row in shown["resources"] if row["kind"] == "tpu"]
     assert state.startswith("WAITING_FOR_RESOURCES (in the queue since ")
     lab.tpuctl("local", "fault", "state", "queued/e2e-tpu-g1", "PROVISIONING")
     # The queue may have passed before the first observation is published: the bucket takes one record a second.

@@ -89,7 +89,7 @@ def with_create_budget(lab, name):
 
 def creates(controller):
     """Return when and where a controller asked for a TPU."""
-    return [(e.at, e.data["zone"]) for e in controller.events if e.kind == "node-create"]
+    return [(e.at, e.data["zone"]) for e in controller.events if e.kind == "tpu-create"]
 
 
 def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):

@@ -176,7 +176,7 @@ def test_down_lists_what_refuses_to_go(lab):
     lab.change(denied_permissions=frozenset({"tpu.nodes.delete"}))
     remaining = controller.deletion().machines()
     assert [(item.kind, item.name, item.zone, item.state) for item in remaining] == [
-        ("TPU", "demo-tpu-g1", ZONE, "READY")
+        ("tpu", "demo-tpu-g1", ZONE, "READY")
     ]
     assert lab.mutations()["tpu.nodes.delete"] <= 12
     lab.change(denied_permissions=frozenset())
@@ -188,7 +188,7 @@ def test_down_does_not_call_it_empty_when_it_cannot_look(lab):
     controller = lab.up()
     lab.change(denied_permissions=frozenset({"tpu.nodes.list"}))
     remaining = controller.deletion().machines()
-    assert [(item.kind, item.name) for item in remaining] == [("TPU", "?")]
+    assert [(item.kind, item.name) for item in remaining] == [("tpu", "?")]
     assert "demo-tpu-g1" in lab.nodes()
 
 

@@ -8,12 +8,13 @@ import pytest
 from orchestrator.clock import VirtualClock
 from orchestrator.contract.agent_lines import ends_agent
 from orchestrator.contract.bucket.heartbeat_keys import EARLIER_KEYS
+from orchestrator.contract.bucket.object_names import EVENTS
 from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, UncommittedManifest, parse
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified
-from orchestrator.domain.events import EventKind
+from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat, Present
-from orchestrator.domain.plan import Outcome
+from orchestrator.domain.plan import Change, Kind, Outcome, Verb
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec, JobSpec, UserSpec
@@ -21,6 +22,7 @@ from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.bucket.uncommitted import UncommittedFiles
 from orchestrator.engine.fleet.job_store import decoded, encoded, end_marks
 from orchestrator.engine.fleet.user_store import read_users, write_users
+from orchestrator.engine.publish.event_log import EventLog, read_events
 from orchestrator.engine.publish.outbox import OUTBOX, SENT, Outbox
 from orchestrator.engine.records.record_format import decode, encode
 from orchestrator.planning.fleet.tasks import Submission, TaskState
@@ -140,5 +142,24 @@ def test_the_users_of_a_fleet_that_is_up_are_read():
 
 def test_what_is_given_back_is_stored_by_its_earlier_word():
     """Programs read the events of a bucket, those of before and of today."""
-    given_back = (EventKind.NODE_GIVEN_BACK, EventKind.VM_GIVEN_BACK, EventKind.BUCKET_GIVEN_BACK)
-    assert [str(kind) for kind in given_back] == ["node-released", "vm-released", "bucket-released"]
+    given_back = (EventKind.TPU_GIVEN_BACK, EventKind.VM_GIVEN_BACK, EventKind.BUCKET_GIVEN_BACK)
+    stored = [Event(1.0, kind, "").stored_kind for kind in given_back]
+    assert stored == ["node-released", "vm-released", "bucket-released"]
+
+
+def test_an_event_about_a_tpu_is_stored_with_the_earlier_words_and_read_with_those_of_today():
+    """Buckets and journals say node and why, `--json` says tpu and message."""
+    change = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g2", "it is PREEMPTED", "z", 2)
+    event = Event(1.0, change_word(change.kind, change.verb), "asked for", change.as_dict())
+    assert (event.kind, event.data["kind"], event.data["message"]) == ("tpu-create", "tpu", "it is PREEMPTED")
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    log = EventLog(lab.store(), [].append, lambda: True)
+    log(event)
+    log.flush()
+    (found,) = lab.store().list(EVENTS)
+    stored = json.loads(lab.store().read(found.name).data)
+    assert (found.name, stored["kind"]) == (f"{EVENTS}1000-00-node-create.json", "node-create")
+    assert stored["data"] == change.stored()
+    assert (stored["data"]["kind"], stored["data"]["why"]) == ("node", "it is PREEMPTED")
+    assert read_events(lab.store()) == [event]

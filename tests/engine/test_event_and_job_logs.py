@@ -23,7 +23,7 @@ def test_an_event_that_cannot_be_stored_is_retained_for_the_next_time(lab):
     lab.cloud.fail_next("storage.objects.insert", ["drop-answer"])
     controller.sink.flush()
     controller.sink.flush()
-    assert {"preempted", "node-create"} <= {e.kind for e in read_events(controller.cloud.store)}
+    assert {"preempted", "tpu-create"} <= {e.kind for e in read_events(controller.cloud.store)}
 
 
 def test_no_event_is_lost_when_two_moments_are_the_same(lab):

@@ -51,7 +51,7 @@ def preemptions(controller):
 
 def reasons(controller):
     """Return why things were deleted."""
-    return [str(e.data.get("why", "")) for e in controller.events if e.kind == "node-delete"]
+    return [str(e.data.get("message", "")) for e in controller.events if e.kind == "tpu-delete"]
 
 
 def test_a_zone_that_does_not_offer_flex_start_gives_way_to_the_next(tmp_path):

@@ -46,7 +46,7 @@ def settled(lab, controller):
 
 def asked(controller):
     """Return how often each zone was asked for a TPU."""
-    return Counter(e.data["zone"] for e in controller.events if e.kind == "node-create")
+    return Counter(e.data["zone"] for e in controller.events if e.kind == "tpu-create")
 
 
 def test_two_zones_are_asked_at_once_and_one_gets_the_job(slow):

@@ -34,7 +34,7 @@ def test_bucket_vm_and_tpu_are_asked_for_at_the_same_time(tmp_path):
     start = lab.clock.now()
     up = lab.up()
     assert lab.clock.now() - start <= 180 + 15
-    created = [e.at for e in up.events if e.kind in {"bucket-create", "vm-create", "node-create"}]
+    created = [e.at for e in up.events if e.kind in {"bucket-create", "vm-create", "tpu-create"}]
     assert created == [start] * 3
 
 
@@ -76,7 +76,7 @@ def test_a_vanished_node_is_replaced_only_after_two_looks_half_a_minute_apart(la
     lab.clock.advance(29)
     assert controller.one_pass().plan.empty
     controller.up()
-    created = [e.at for e in controller.events if e.kind == "node-create"]
+    created = [e.at for e in controller.events if e.kind == "tpu-create"]
     assert 30 <= created[-1] - lost <= 30 + 15
     assert lab.nodes() == READY
 

@@ -39,7 +39,7 @@ def test_a_stockout_everywhere_is_asked_again_ever_more_slowly_until_capacity_re
     controller = lab.controller(one_zone_spec(tpu__zones=[ZONE, OTHER_ZONE], vm="none"))
     controller.want()
     controller.run(seconds=900, passes=1000)
-    asked = [(e.data["zone"], e.at) for e in controller.events if e.kind == "node-create"]
+    asked = [(e.data["zone"], e.at) for e in controller.events if e.kind == "tpu-create"]
     assert len(asked) <= 2 * 30 + 10
     for zone in (ZONE, OTHER_ZONE):
         pauses = [later - earlier for earlier, later in pairwise(at for where, at in asked if where == zone)]

@@ -23,7 +23,7 @@ def where(lab):
 
 def asked(controller):
     """Return the zones that were asked for a TPU, in order."""
-    return [e.data["zone"] for e in controller.events if e.kind == "node-create"]
+    return [e.data["zone"] for e in controller.events if e.kind == "tpu-create"]
 
 
 def location(lab):

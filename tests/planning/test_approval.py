@@ -25,7 +25,7 @@ NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g1", "there is none yet", "us-ce
 FRESH = Approved(
     "demo", "my-project", "gcp", "/w/tpuctl.yaml", "f1", "1.0", "b1", "a1", {},
     observations_of(World(Absent(), Absent(), Present(()), Present(())), record(incarnation=0, uploaded="")),
-    (Change(Kind.BUCKET, Verb.CREATE, "", "none").as_dict(), NODE.as_dict()), "p.json",
+    (Change(Kind.BUCKET, Verb.CREATE, "", "none").stored(), NODE.stored()), "p.json",
 )  # fmt: skip
 
 CASES = {
@@ -57,6 +57,9 @@ def test_a_plan_file_keeps_the_keys_of_earlier_versions():
     body = FRESH.as_dict()
     assert body["sights"] == FRESH.observations
     assert "observations" not in body
+    assert [(one["kind"], one.get("why")) for one in body["changes"]] == [
+        ("bucket", "none"), ("node", "there is none yet"),
+    ]  # fmt: skip
     assert replace(Approved.from_dict(body), path=FRESH.path) == FRESH
 
 

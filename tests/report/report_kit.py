@@ -54,7 +54,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
     )  # fmt: skip
     events = [
         Event(T + 1050, "preempted", event, {"incarnation": 1}),
-        Event(T + 1200, "node-create", "TPU asked for", {"incarnation": 2}),
+        Event(T + 1200, "tpu-create", "TPU asked for", {"incarnation": 2}),
         Event(T + 2250, "preempted", "TPU is PREEMPTED", {"incarnation": 2}),
         *more.pop("events", ()),
     ]

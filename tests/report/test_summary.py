@@ -100,7 +100,7 @@ def test_a_heartbeat_or_a_commit_that_is_missing_bounds_what_it_trained(known, i
 def test_without_a_time_of_the_preemption_the_next_request_bounds_it():
     """The TPU vanished unseen; without that event nothing is known."""
     heartbeats = [heartbeat(1, 57, rate=5.0), heartbeat(2, 100, 50)]
-    asked = [Event(T + 4, "node-create", "", {"incarnation": 2})]
+    asked = [Event(T + 4, "tpu-create", "", {"incarnation": 2})]
     assert summary(heartbeats, asked).upper_steps_redone == 7 + 20
     assert summary(heartbeats).upper_steps_redone is None
 
@@ -124,7 +124,7 @@ def test_a_recovery_is_shown_by_its_parts():
     """From the last sign of life to the first new step, without a gap."""
     events = [
         Event(T + 3, "preempted", "", {"incarnation": 1}),
-        Event(T + 4, "node-create", "", {"incarnation": 2}),
+        Event(T + 4, "tpu-create", "", {"incarnation": 2}),
     ]
     (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=TIMES)], events).recoveries
     assert way.parts_s["detect"] == 3
@@ -156,7 +156,7 @@ def test_setup_has_a_part_of_its_own():
         "spawned": T + 111,
         "first_step": T + 140,
     }
-    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    events = [Event(T, "tpu-create", "", {"incarnation": 2})]
     (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=times)], events).recoveries
     assert [way.parts_s[part] for part in ("fetch", "setup", "restore", "compile")] == [2.5, 77.5, 1, 29]
     assert way.total_s == pytest.approx(140)
@@ -173,7 +173,7 @@ def test_what_comes_back_has_a_part_of_its_own():
         "first_step": 42,
     }
     times = {**TIMES, **{name: T + at for name, at in marks.items()}}
-    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    events = [Event(T, "tpu-create", "", {"incarnation": 2})]
     warm = heartbeat(2, 100, 50, timings=times, xla_programs_restored=7, xla_programs_compiled=1)
     (way,) = summary([heartbeat(1, 57), warm], events).recoveries
     assert [way.parts_s[part] for part in ("fetch", "unpack", "setup", "restore", "compile")] == [
@@ -213,7 +213,7 @@ def test_a_deployment_that_was_opened_again_came_back_from_nothing():
     again = heartbeat(
         2, step=50, timings={"first_step": T + 10, "boot": T, "fetched": T, "spawned": T}, progress_at=T + 40
     )
-    events = [Event(T, "node-create", "", {"incarnation": 2})]
+    events = [Event(T, "tpu-create", "", {"incarnation": 2})]
     apart = summary([done, again], events, begun={1, 2})
     assert (apart.steps_redone, apart.steps_redone_is_lower_bound, apart.recoveries) == (0, False, ())
     together = summary([done, again], events, begun={1})

@@ -55,7 +55,7 @@ def test_plan_shows_that_up_opens_an_ended_deployment_again(cloud, user, end, wa
     user.write("train.py", "print('other')\n")
     planned = user.run("plan", "--detailed-exitcode", "--json")
     assert planned.code == 2
-    assert ("create", "node") in verbs(planned.document)
+    assert ("create", "tpu") in verbs(planned.document)
     warned = "The job is done; up would start it again." in user.run("plan").out
     assert warned == (planned.document["state"] == "done")
     before = len(cloud.asked("tpu.nodes.create"))

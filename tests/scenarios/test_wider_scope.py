@@ -18,7 +18,7 @@ def test_plan_shows_a_new_tpu_and_up_makes_it(cloud, user):
     user.up()
     edited(user)
     found = user.run("plan", "--json").document["changes"]
-    assert [(c["verb"], c["kind"]) for c in found][:2] == [("delete", "node"), ("create", "node")]
+    assert [(c["verb"], c["kind"]) for c in found][:2] == [("delete", "tpu"), ("create", "tpu")]
     assert "without the scope cloud-platform" in found[0]["message"]
     user.up()
     assert cloud.in_use() == ["demo-tpu-g2"]

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 LONGEST, MOST = 200, 40
-KINDS = {"vm": "VM", "node": "TPU", "bundle": "code"}
+KINDS = {"vm": "VM", "tpu": "TPU", "bundle": "code"}
 
 
 def text(value):

@@ -292,6 +292,6 @@ def _ready(status: DeploymentStatus | None) -> tuple[str, int]:
     """Return the name of a READY node ("" if none) and its job's step."""
     if status is None:
         return "", 0
-    ready = [r.name for r in status.resources if r.kind == "TPU" and r.state == "READY"]
+    ready = [r.name for r in status.resources if r.kind == "tpu" and r.state == "READY"]
     steps = [w.step or 0 for w in status.workers if w.phase == "run"]
     return (ready[0] if len(ready) == 1 else ""), min(steps, default=0)

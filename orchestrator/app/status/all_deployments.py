@@ -36,7 +36,7 @@ class DeploymentRow:
     def tpu(self) -> str:
         """Return the states of its TPUs, "" without a status."""
         rows = self.status.resources if self.status else ()
-        return ", ".join(dict.fromkeys(row.state for row in rows if row.kind == "TPU"))
+        return ", ".join(dict.fromkeys(row.state for row in rows if row.kind == "tpu"))
 
     @property
     def word(self) -> str:

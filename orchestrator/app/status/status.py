@@ -14,7 +14,7 @@ from orchestrator.domain.job_progress import common_step, seconds_remaining
 from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, Holder
 from orchestrator.domain.machines.maintenance import maintenance_text
 from orchestrator.domain.observation import Present, Unknown, VmState, World
-from orchestrator.domain.plan import Plan
+from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, last_incarnation, unused_incarnations
 from orchestrator.domain.status import (
     FROM_CLOUD,
@@ -213,28 +213,28 @@ def _saves(found: SaveInterval | None) -> SavesStatus | None:
 def _resources(session: Session, world: World, record: Record) -> tuple[ResourceStatus, ...]:
     rows = []
 
-    def add(kind: str, name: str, zone: str, state: str) -> None:
-        rows.append(ResourceStatus(kind=kind, name=name, zone=zone, state=state))
+    def add(kind: Kind, name: str, zone: str, state: str) -> None:
+        rows.append(ResourceStatus(kind=kind.word, name=name, zone=zone, state=state))
 
     def word(observed: object) -> str:
         return f"unknown: {observed.message}" if isinstance(observed, Unknown) else "absent"
 
     bucket = world.bucket
     place = bucket.value.location if isinstance(bucket, Present) else ""
-    add("bucket", session.blueprint.bucket, place, "present" if place else word(bucket))
+    add(Kind.BUCKET, session.blueprint.bucket, place, "present" if place else word(bucket))
     if session.spec.vm != "none":
         vm = world.vm
         zone = names.vm_zone(session.spec)
         add(
-            "VM",
+            Kind.VM,
             names.vm_name(session.spec),
             zone,
             vm.value.state.value if isinstance(vm, Present) else word(vm),
         )
     if not isinstance(world.nodes, Present):
-        add("TPU", "?", "", word(world.nodes))
+        add(Kind.NODE, "?", "", word(world.nodes))
     elif not world.nodes.value:
-        add("TPU", "-", "", "absent")
+        add(Kind.NODE, "-", "", "absent")
     else:
         for node in world.nodes.value:
             notice = maintenance_text(node.maintenance)
@@ -242,7 +242,7 @@ def _resources(session: Session, world: World, record: Record) -> tuple[Resource
             newest = node.incarnation == record.node.incarnation
             other = newest and record.node.type not in {"", session.spec.tpu.type}
             kind = f" ({record.node.type})" if other else ""
-            add("TPU", node.name, node.zone, state_text(node) + health + kind)
+            add(Kind.NODE, node.name, node.zone, state_text(node) + health + kind)
     return tuple(rows)
 
 

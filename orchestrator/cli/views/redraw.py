@@ -120,7 +120,7 @@ def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
 
 def news_line(status: DeploymentStatus) -> str:
     """Return the status on one line, without ages, which change without any event."""
-    tpus = [f"{row.name} {row.state}" for row in status.resources if row.kind == "TPU" and row.zone]
+    tpus = [f"{row.name} {row.state}" for row in status.resources if row.kind == "tpu" and row.zone]
     saved = saved_text(status)
     count = status.preemptions
     parts = [

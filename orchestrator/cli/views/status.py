@@ -362,7 +362,7 @@ def _watcher_runs(status: DeploymentStatus) -> bool:
 
 
 def _vm_state(status: DeploymentStatus) -> str:
-    return next((row.state for row in status.resources if row.kind == "VM"), "")
+    return next((row.state for row in status.resources if row.kind == "vm"), "")
 
 
 def _watcher_cure(status: DeploymentStatus) -> tuple[str, str] | None:
@@ -389,5 +389,5 @@ def resource_lines(rows: Sequence[ResourceStatus]) -> list[str]:
 
 def _state(row: ResourceStatus) -> str:
     # Google's word sounds like the end of the VM, but it can be started again.
-    stopped = row.kind == "VM" and row.state == "TERMINATED"
+    stopped = row.kind == "vm" and row.state == "TERMINATED"
     return "TERMINATED (stopped)" if stopped else row.state

@@ -48,7 +48,7 @@ class EventLog:
             try:
                 # The counter separates events of the same millisecond.
                 self._store.write(
-                    f"{EVENTS}{event.at * 1000:.0f}-{number:02d}-{event.kind}.json", event.to_json()
+                    f"{EVENTS}{event.at * 1000:.0f}-{number:02d}-{event.stored_kind}.json", event.to_json()
                 )
             except TpuctlError:
                 with self._lock:

@@ -158,7 +158,7 @@ class Actor:
             self._sink(Event(self._clock.now(), EventKind.JOURNAL, f"journal: {error.message}"))
 
     def _say(self, change: Change, text: str) -> None:
-        data = change.stored()
+        data = change.as_dict()
         self._sink(Event(self._clock.now(), change_word(change.kind, change.verb), text, data))
 
     def _call(self, change: Change, world: World) -> str:
