@@ -20,9 +20,10 @@ from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
 from orchestrator.engine.adopt import Adoption
 from orchestrator.engine.bucket.uncommitted import read_uncommitted
-from orchestrator.engine.delete import Deletion, Leftover
+from orchestrator.engine.delete import Deletion
 from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.leftover import Leftover
 from orchestrator.engine.reconcile.observe import observe
 from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
 from orchestrator.planning.uncommitted import FETCH
@@ -257,7 +258,7 @@ def _announce_machines(session: Session, deletion: Deletion, fates: Mapping[str,
     """Name each machine, with its fate where it may stay (by name); return whether there are any."""
     found = deletion.find()
     for item in found:
-        what = f"{item.kind} {item.name} {item.zone} {item.state}"
+        what = f"{item.title} {item.name} {item.zone} {item.state}"
         session.reporter.say(f"  {what}, {fates[item.name]}" if item.name in fates else f"- {what}")
     return bool(found)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeVar
 
 from orchestrator.clock import wait_until
@@ -21,7 +21,7 @@ from orchestrator.domain.observation import (
     Vm,
     VmState,
 )
-from orchestrator.domain.plan import MAKING, Change, Kind, Verb, kind_title
+from orchestrator.domain.plan import MAKING, Change, Kind, Verb
 from orchestrator.domain.ports import Nodes, Vms
 from orchestrator.domain.record import (
     CONFIRMED_AFTER,
@@ -33,6 +33,7 @@ from orchestrator.domain.record import (
 )
 from orchestrator.domain.spec import Spec
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.leftover import Leftover
 from orchestrator.engine.queued_tpus import nodes_of
 from orchestrator.engine.reconcile.observe import PASS_ERRORS, as_error, observe, poll, zones_to_observe
 from orchestrator.errors import (
@@ -80,26 +81,6 @@ def closed(record: Record, now: float) -> Record:
         disks=disks,
         started_at=0.0,
     )
-
-
-@dataclass(frozen=True)
-class Leftover:
-    """One resource that still exists, or one kind of resource that could not be listed."""
-
-    kind: str
-    name: str
-    zone: str
-    state: str
-
-    @property
-    def title(self) -> str:
-        """Return the kind for people."""
-        return kind_title(self.kind)
-
-    @property
-    def text(self) -> str:
-        """Return what is waited for, as `TPU mine-tpu-g1 (DELETING)`, without what is not known of it."""
-        return " ".join([*(word for word in (self.title, self.name) if word != "?"), f"({self.state})"])
 
 
 def _known_machines(spec: Spec, record: Record) -> set[str]:

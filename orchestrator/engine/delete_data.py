@@ -8,8 +8,8 @@ from orchestrator.domain import names
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.observation import Bucket, Present, Unknown
 from orchestrator.domain.plan import Change, Kind, Verb
-from orchestrator.engine.delete import Leftover
 from orchestrator.engine.deployment import Deployment
+from orchestrator.engine.leftover import Leftover
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError, TransientError
 

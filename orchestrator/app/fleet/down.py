@@ -104,4 +104,4 @@ def leftovers_of(end: object) -> str:
     if isinstance(end, TpuctlError):
         return end.message
     assert isinstance(end, Down)  # noqa: S101 (what take_down returns)
-    return "; ".join(f"{i.kind} {i.name} {i.zone} ({i.state})" for i in end.leftovers)
+    return "; ".join(f"{i.title} {i.name} {i.zone} ({i.state})" for i in end.leftovers)
