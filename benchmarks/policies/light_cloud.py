@@ -299,7 +299,7 @@ class LightCloud:
             "committed_step": int(self.work if over else self.done + committed),
             "committed_at": EPOCH + first + committed,
             "resumed_from": int(self.done),
-            "began_at": int(self.done),
+            "began_step": int(self.done),
             "progress_at": self.now(),
             "rate": 1.0,
             "timings": {"first_step": EPOCH + first},

@@ -13,28 +13,28 @@ class Training(NamedTuple):
     """
     The training of one attempt, from its first to its last new step.
 
-    *began* and *until* are in seconds since the epoch by the machine's clock; it went from step *start*, of its
-    checkpoint, to step *reached*.
+    *began_at* and *until* are in seconds since the epoch by the machine's clock; it went from
+    *from_step*, that of its checkpoint, to *to_step*.
     """
 
     attempt: int
-    began: float
+    began_at: float
     until: float
-    start: int
-    reached: int
+    from_step: int
+    to_step: int
 
 
 def training_of(
-    attempt: int, began: Optional[float], until: Optional[float], start: Optional[int], reached: Optional[int],
-    earlier: List[Training],
+    attempt: int, began_at: Optional[float], until: Optional[float], from_step: Optional[int],
+    to_step: Optional[int], earlier: List[Training],
 ) -> Optional[Training]:  # fmt: skip
     """Return the training of an attempt; None if it has made no step since those before it, *earlier*."""
-    if began is None or until is None or reached is None:
+    if began_at is None or until is None or to_step is None:
         return None
     # The time of a first step stays in the report until the next attempt makes one.
-    if earlier and began <= earlier[-1].began:
+    if earlier and began_at <= earlier[-1].began_at:
         return None
-    return Training(attempt, began, max(began, until), start or 0, reached)
+    return Training(attempt, began_at, max(began_at, until), from_step or 0, to_step)
 
 
 def stored_training(value: object) -> Training:
@@ -44,8 +44,8 @@ def stored_training(value: object) -> Training:
     for one in value:
         if isinstance(one, bool) or not isinstance(one, (int, float)) or not 0 <= one < 1e15:
             raise ValueError("trained has a number that cannot be")
-    attempt, began, until, start, reached = value
-    return Training(int(attempt), float(began), float(until), int(start), int(reached))
+    attempt, began_at, until, from_step, to_step = value
+    return Training(int(attempt), float(began_at), float(until), int(from_step), int(to_step))
 
 
 def trainings(body: Mapping[str, Any]) -> List[Training]:
@@ -68,5 +68,5 @@ def joined(found: List[Training]) -> List[Training]:
     """Return at most MAX_TRAININGS of them, the oldest ones as one."""
     while len(found) > MAX_TRAININGS:
         one, other = found[:2]
-        found = [other._replace(began=one.began, start=one.start), *found[2:]]
+        found = [other._replace(began_at=one.began_at, from_step=one.from_step), *found[2:]]
     return found

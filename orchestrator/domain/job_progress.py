@@ -103,7 +103,7 @@ def _seconds_per_step(heartbeat: Heartbeat) -> float:
     if heartbeat.rate:
         return 1 / heartbeat.rate
     first, last = heartbeat.timings.get("first_step"), heartbeat.progress_at
-    began = heartbeat.began_at if heartbeat.began_at is not None else heartbeat.resumed_from or 0
+    began = heartbeat.began_step if heartbeat.began_step is not None else heartbeat.resumed_from or 0
     if first is None or last is None or heartbeat.step is None or heartbeat.step <= began or last <= first:
         return 0.0
     return (last - first) / (heartbeat.step - began)

@@ -242,7 +242,7 @@ class Heartbeat:
     """Last commits of this attempt, newest first; an older agent names none."""
     resumed_from: int | None = None
     """Step of the checkpoint that was restored."""
-    began_at: int | None = None
+    began_step: int | None = None
     """First step that the job reported after a restore; a smaller one means that it ignores its checkpoint."""
     attempt: int = 0
     attempts: int = 0

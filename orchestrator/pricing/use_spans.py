@@ -144,7 +144,7 @@ def use_spans_of(
         return [UseSpan(since, end, first if exists else Use.UNKNOWN)]
     found, ended = [], heartbeat.phase in OVER
     for training, useful_until in _trained_before(heartbeat):
-        began = _within(since, training.began, end)
+        began = _within(since, training.began_at, end)
         until = _within(began, useful_until, end)
         found += [UseSpan(since, began, first), UseSpan(began, until, Use.TRAINING)]
         # A push or a crash, and no preemption: what comes now is the way to the next step on the same TPU.
@@ -190,14 +190,14 @@ def use_spans_of(
 def _trained_before(heartbeat: Heartbeat) -> Iterator[tuple[Training, float]]:
     """Yield the trainings of earlier attempts on this machine, each with the time until which its steps count."""
     for one, following in zip(heartbeat.trained, (*heartbeat.trainings[1:], None), strict=False):
-        start = following.start if following else heartbeat.resumed_from
+        start = following.from_step if following else heartbeat.resumed_from
         # While the next attempt has not begun, nothing says that steps are repeated.
         begun = following is not None or (
             heartbeat.attempt != one.attempt and heartbeat.phase is not Phase.BOOT
         )
-        made = one.reached - one.start
-        share = min(1.0, max(0.0, ((start or 0) - one.start) / made)) if begun and made > 0 else 1.0
-        yield one, one.began + share * (one.until - one.began)
+        made = one.to_step - one.from_step
+        share = min(1.0, max(0.0, ((start or 0) - one.from_step) / made)) if begun and made > 0 else 1.0
+        yield one, one.began_at + share * (one.until - one.began_at)
 
 
 def _within(low: float, value: float | None, high: float) -> float:

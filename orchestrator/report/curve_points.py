@@ -127,7 +127,7 @@ def with_starts(
 
 def _starts(heartbeat: Heartbeat) -> list[tuple[float, int]]:
     """Return when each attempt on a machine made its first step, and from which step it trained on."""
-    found = {one.began: one.start for one in heartbeat.trained}
+    found = {one.began_at: one.from_step for one in heartbeat.trained}
     if "first_step" in heartbeat.timings and heartbeat.timings["first_step"] not in found:
         found[heartbeat.timings["first_step"]] = heartbeat.resumed_from or 0
     return list(found.items())

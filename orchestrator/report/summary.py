@@ -162,7 +162,7 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
 def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
     """Return the report with the last step of the attempt before, while the present one has made none."""
     return (
-        replace(heartbeat, step=heartbeat.trained[-1].reached)
+        replace(heartbeat, step=heartbeat.trained[-1].to_step)
         if heartbeat.step is None and heartbeat.trained
         else heartbeat
     )
@@ -170,7 +170,7 @@ def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
 
 def _first_resumed(heartbeat: Heartbeat) -> int:
     """Return the step from which the first attempt on a machine trained, 0 for the beginning."""
-    return heartbeat.trained[0].start if heartbeat.trained else heartbeat.resumed_from or 0
+    return heartbeat.trained[0].from_step if heartbeat.trained else heartbeat.resumed_from or 0
 
 
 def counts(heartbeat: Heartbeat) -> bool:

@@ -106,6 +106,6 @@ def _steps(heartbeat: Heartbeat | None) -> str:
     if heartbeat is None:
         return ""
     trained = heartbeat.trainings
-    last = heartbeat.step if heartbeat.step is not None else trained[-1].reached if trained else None
-    first = trained[0].start if trained else heartbeat.resumed_from or 0
+    last = heartbeat.step if heartbeat.step is not None else trained[-1].to_step if trained else None
+    first = trained[0].from_step if trained else heartbeat.resumed_from or 0
     return "" if last is None else f"steps {first:,} to {last:,}"

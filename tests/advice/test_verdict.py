@@ -35,7 +35,7 @@ def observed_run(heartbeats, faults=(KILLED,), **more):
 
 
 WHOLE = observed_run([heartbeat(1, 100, loss=2.5)], faults=())
-GOOD = [heartbeat(1, 60), heartbeat(2, 100, 50, began_at=51)]
+GOOD = [heartbeat(1, 60), heartbeat(2, 100, 50, began_step=51)]
 
 
 def verdict(heartbeats, faults=(KILLED,), undisturbed=WHOLE, missed=0, **more):
@@ -59,7 +59,7 @@ def test_a_job_that_goes_on_from_its_newest_checkpoint_recovers():
 
 def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     """The checkpoint was there and the script did not read it."""
-    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_at=1)])
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_step=1)])
     assert found.result is RehearsalResult.FAIL
     assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
@@ -242,7 +242,7 @@ def test_a_job_that_counts_its_steps_from_0_again_is_reported():
 def test_losses_distinguish_a_counter_from_an_ignored_checkpoint(loss, defect):
     """At step 5 again: with the loss of the end the model was read, with that of the beginning it was not."""
     curves = {1: ((5, 9.0), (60, 2.1)), 2: ((5, loss),)}
-    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_at=1)], losses=curves)
+    found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_step=1)], losses=curves)
     assert found.recoveries[0].defect is defect
 
 
@@ -255,7 +255,7 @@ def test_saves_that_are_observed_late_do_not_blame_the_counter():
         RunCheckpoint(5, 2),
         RunCheckpoint(10, 2),
     )
-    heartbeats = [heartbeat(1, 39, loss=0.03), heartbeat(2, 60, 15, loss=0.02, began_at=1)]
+    heartbeats = [heartbeat(1, 39, loss=0.03), heartbeat(2, 60, 15, loss=0.02, began_step=1)]
     found = verdict(
         heartbeats, (InjectedFault(Fault.NO_NOTICE, 1, T + 15, 39, 15),), undisturbed=None, written=written
     )

@@ -91,7 +91,7 @@ def test_what_the_setup_command_reports_is_no_training(lab: AgentLab) -> None:
     go.touch()
     assert machine.wait() == 0
     heartbeat = machine.heartbeat()
-    assert (heartbeat["step"], heartbeat["began_at"], "first_step" in heartbeat["timings"]) == (
+    assert (heartbeat["step"], heartbeat["began_step"], "first_step" in heartbeat["timings"]) == (
         None,
         None,
         False,

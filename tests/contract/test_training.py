@@ -33,5 +33,5 @@ def test_the_oldest_ones_become_one():
     many = [Training(n, 10.0 * n, 10.0 * n + 5, n, n + 1) for n in range(1, MAX_TRAININGS + 3)]
     found = joined(many)
     assert len(found) == MAX_TRAININGS
-    assert (found[0].began, found[0].start, found[0].reached) == (10.0, 1, 4)
+    assert (found[0].began_at, found[0].from_step, found[0].to_step) == (10.0, 1, 4)
     assert found[1:] == many[3:]

@@ -30,7 +30,7 @@ def heartbeat(incarnation, step, resumed_from=None, at=0.0, setup=None, **more):
         "phase": Phase.DONE,
         "updated": start + 30,
         "timings": marks,
-        "began_at": (resumed_from or 0) + 1,
+        "began_step": (resumed_from or 0) + 1,
     }
     return Heartbeat(incarnation, 0, step=step, resumed_from=resumed_from, **{**known, **more})
 

@@ -46,7 +46,7 @@ class LabTraining:
                 continue
             saved = max(first, steps // SAVE * SAVE)
             timings = {"first_step": at + START}
-            state.update(step=min(steps, self.target), began_at=first, progress_at=now, timings=timings)
+            state.update(step=min(steps, self.target), began_step=first, progress_at=now, timings=timings)
             state.update(committed_step=saved, committed_at=at + START + (saved - first) * STEP_SECONDS)
             state.update(phase="done" if steps >= self.target else "run")
             self.saved = max(self.saved, saved)

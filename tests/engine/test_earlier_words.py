@@ -69,8 +69,8 @@ def test_each_key_of_an_earlier_agent_is_read_and_the_present_one_counts():
     ]
     assert heartbeats == [Heartbeat(1, 0, Phase.RUN, 5.0, **present)] * 3
     assert earlier.keys() == {
-        "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled", "save_life",
-        "programs_back", "programs_compiled", "total_steps", "unclaimed_bytes", "unclaimed_complete",
+        "began_at", "save_apart", "save_every", "starts", "save_cost", "save_cost_from", "save_stalled",
+        "save_life", "programs_back", "programs_compiled", "total_steps", "unclaimed_bytes", "unclaimed_complete",
         "unclaimed_files",
     }  # fmt: skip
 

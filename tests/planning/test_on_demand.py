@@ -56,9 +56,9 @@ def lost(hours, **changes):
 def test_the_time_of_a_step_and_the_last_save_are_learned():
     """From the first step on, by the slowest worker; a start before it shows nothing."""
     reports = (
-        heartbeat(0, step=150, began_at=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
+        heartbeat(0, step=150, began_step=100, committed_step=140, committed_at=NOW - 50, progress_at=NOW,
              timings={"first_step": NOW - 500}),
-        heartbeat(1, step=160, began_at=100, committed_step=130, committed_at=NOW - 60, progress_at=NOW,
+        heartbeat(1, step=160, began_step=100, committed_step=130, committed_at=NOW - 60, progress_at=NOW,
              timings={"first_step": NOW - 500}),
     )  # fmt: skip
     observed = world(heartbeats=Present(reports), nodes=Present((node(created_at=NOW - 800),)))

@@ -49,7 +49,7 @@ EVIL = [
 WHOLE = {
     "schema": 1, "deployment": "demo", "incarnation": 1, "worker": 0, "workers": 1, "bundle": "b" * 64,
     "phase": "run",
-    "step": 40, "began_at": 0, "loss": 1.5, "committed_step": 32, "committed_at": 1.0e9, "resumed_from": None,
+    "step": 40, "began_step": 0, "loss": 1.5, "committed_step": 32, "committed_at": 1.0e9, "resumed_from": None,
     "attempt": 1, "attempts": 1, "failures": 0, "exit_code": None, "progress_at": 1.0e9, "notice": False,
     "preempted": False, "save_interval": 30.0, "message": "", "timings": {"boot": 1.0e9},
 }  # fmt: skip

@@ -99,7 +99,9 @@ def survive(
     assert heartbeats[2]["resumed_from"] == heartbeats[1]["committed_step"]
     for heartbeat in heartbeats[1:]:
         # A program that does not find what was restored begins at step 0, and comes to the same end.
-        assert heartbeat["began_at"] is None or heartbeat["began_at"] >= heartbeat["resumed_from"], heartbeat
+        assert heartbeat["began_step"] is None or heartbeat["began_step"] >= heartbeat["resumed_from"], (
+            heartbeat
+        )
         assert not heartbeat["committed_counted"], (
             f"each of these programs names the step of its saves: {heartbeats}"
         )

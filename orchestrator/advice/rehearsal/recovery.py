@@ -86,7 +86,7 @@ def recovery_of(
     tells_steps = run.tells_steps
     restored = after.resumed_from or 0
     # A job that ignores its checkpoint starts below the restored step, whatever it was given.
-    start = restored if after.began_at is None else min(restored, after.began_at)
+    start = restored if after.began_step is None else min(restored, after.began_step)
     before = chain.get(fault.incarnation)
     reached = max(fault.step or 0, (before.step or 0) if before else 0)
     first = after.timings.get("first_step")
@@ -198,4 +198,6 @@ def _went_back(
     ran_out = run.done and after.incarnation == max(run.chain)
     if ran_out and ended is not None and whole is not None:
         return ResumeDefect.COUNTS_AGAIN if ended < whole else ResumeDefect.IGNORED
-    return ResumeDefect.IGNORED if after.began_at is not None and after.began_at <= 1 else ResumeDefect.BACK
+    return (
+        ResumeDefect.IGNORED if after.began_step is not None and after.began_step <= 1 else ResumeDefect.BACK
+    )

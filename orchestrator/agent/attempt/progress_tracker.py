@@ -120,7 +120,7 @@ class ProgressTracker:
 
     def _record_first_step(self, step: int, resumed: Optional[int]) -> None:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
-        self._context.heartbeat.set(began_at=step)
+        self._context.heartbeat.set(began_step=step)
         # If saves are only counted, the number is a guess and proves nothing.
         counted = bool(self._context.heartbeat.get("committed_counted"))
         ignored = resumed is not None and step < resumed and not counted

@@ -73,7 +73,7 @@ class AttemptRunner:
             committed_step=attempt.resume_step,
             committed_steps=[],
             step=None,
-            began_at=None,
+            began_step=None,
             loss=None,
             loss_step=None,
             rate=None,

@@ -24,7 +24,7 @@ from orchestrator.contract.training import Training, joined, trainings
 
 SCHEMA = 1
 _UNKNOWN = (
-    "step", "began_at", "loss", "loss_step", "rate", "reported_target_steps", "committed_step", "committed_at",
+    "step", "began_step", "loss", "loss_step", "rate", "reported_target_steps", "committed_step", "committed_at",
     "resumed_from", "exit_code", "progress_at", "save_interval", "save_pause", "time_between_interruptions",
     "observed_save_interval", "save_pauses", "commit_seconds", "uncommitted_complete",
     "xla_programs_restored", "xla_programs_compiled",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping
 
 EARLIER_KEYS = {
+    "began_at": "began_step",
     "programs_back": "xla_programs_restored",
     "programs_compiled": "xla_programs_compiled",
     "save_apart": "observed_save_interval",

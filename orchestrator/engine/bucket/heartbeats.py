@@ -161,7 +161,7 @@ def _list(name: str, value: Any, read: Callable[[str, Any], Any]) -> tuple[Any, 
 
 def _training(_name: str, value: Any) -> Training:
     found = stored_training(value)
-    if max(found.began, found.until) > LATEST_TIME:
+    if max(found.began_at, found.until) > LATEST_TIME:
         raise ValueError("trained has a time that is none")
     return found
 

@@ -34,16 +34,16 @@ class LateHeartbeat:
     """
     A READY TPU that is given up because no worker has reported in *seconds*.
 
-    *began* says that its startup script has reported.
+    *script_reported* says whether its startup script has.
     """
 
     seconds: float
-    began: bool
+    script_reported: bool
 
     @property
     def text(self) -> str:
         """Return the sentence about it, without a full stop."""
-        what = "has begun and" if self.began else "does not run, or"
+        what = "has begun and" if self.script_reported else "does not run, or"
         waited = f"no worker has reported in {self.seconds / 60:.0f} min"
         return f"{waited}; its startup script {what} has not come through"
 
@@ -102,7 +102,7 @@ def late_heartbeat(spec: Spec, world: World, record: Record) -> LateHeartbeat | 
     silent = nothing_reported(world) and waited >= SILENT_TIMEOUT and _silence_tells(spec, world, record)
     if not silent and waited < START_TIMEOUT:
         return None
-    return LateHeartbeat(waited, began=bool(world.boot_heartbeats))
+    return LateHeartbeat(waited, script_reported=bool(world.boot_heartbeats))
 
 
 def _silence_tells(spec: Spec, world: World, record: Record) -> bool:
