@@ -115,8 +115,8 @@ CASES = {
     ),
     "vm.running": ("VM", observed(), ""),
     "tpu.create": ("TPU", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
-    "tpu.lost": ("TPU", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
-    "tpu.preempted": (
+    "tpu.ended": ("TPU", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
+    "tpu.preempting": (
         "TPU", observed(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.race": (

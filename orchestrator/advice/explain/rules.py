@@ -50,10 +50,10 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.VM_OPERATION: "While an operation runs on the VM, nothing else is requested.",
     LoopRule.VM_RUNNING: "A VM that runs is left alone.",
     LoopRule.TPU_CREATE: "A TPU that does not exist is requested. Each one has a new number in its name.",
-    LoopRule.TPU_LOST: (
+    LoopRule.TPU_ENDED: (
         "A TPU that was taken away (PREEMPTED, TERMINATED, STOPPED) is deleted and replaced at once."
     ),
-    LoopRule.TPU_PREEMPTED: (
+    LoopRule.TPU_PREEMPTING: (
         "Once all workers of a TPU that is being preempted have saved and stopped, the next one is requested."
     ),
     LoopRule.TPU_RACE: (

@@ -96,7 +96,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
     # Reports of the machines precede the API's state, which lags behind a preemption notice.
     if stopped_for_good(spec, world, node):
         # What that means for the job's work is told by the event of the preemption (`planning/events.py`).
-        rule = LoopRule.TPU_PREEMPTED
+        rule = LoopRule.TPU_PREEMPTING
         return NodeVerdict.of_state(NodeAction.REPLACE, rule, node, "being preempted")
     if unwanted(record):
         message = f"tpuctl.yaml wants another TPU: {record.node.shape}"
@@ -109,7 +109,7 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
         return NodeVerdict(NodeAction.WAIT, LoopRule.TPU_QUEUED, place.message)
     if state is NodeState.STOPPED:
         message = "it is STOPPED; a spot node cannot be started again"
-        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_LOST, message)
+        return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_ENDED, message)
     if is_reporting(spec, world, node) or (state is NodeState.READY and node.healthy):
         # Slices have trained while the API still said CREATING, and through maintenance (docs/facts.md 1.3).
         return _judge_ready(spec, node, world, record)
@@ -121,9 +121,9 @@ def judge_node(spec: Spec, node: Node | None, world: World, record: Record) -> N
 def _judge_lost(node: Node, queued: QueuedVerdict | None) -> NodeVerdict:
     """Judge a node that has ended, is being deleted, or whose queued resource is lost."""
     if queued is None or not queued.lost:
-        return NodeVerdict.of_state(NodeAction.REPLACE, LoopRule.TPU_LOST, node, node.state.name)
+        return NodeVerdict.of_state(NodeAction.REPLACE, LoopRule.TPU_ENDED, node, node.state.name)
     # A request that leaves the queue in time has no machine to lose.
-    rule = LoopRule.TPU_QUEUED if node.state is NodeState.CREATING else LoopRule.TPU_LOST
+    rule = LoopRule.TPU_QUEUED if node.state is NodeState.CREATING else LoopRule.TPU_ENDED
     return NodeVerdict(NodeAction.REPLACE, rule, queued.message)
 
 
