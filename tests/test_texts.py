@@ -37,7 +37,7 @@ READS_TEXT = {
     "advice/check/installs.py": 1,
     "advice/check/program.py": 2,
     # An answer of the metadata server, the same.
-    "agent/machine/expire.py": 2,
+    "agent/machine/self_delete.py": 2,
     "engine/publish/receivers.py": 1,  # mentions are broken in whatever is sent
     "engine/records/record_format.py": 1,  # the stored form of a refusal: code and text in one
     # Google's texts, for hints; the fields of its errors do not have it.

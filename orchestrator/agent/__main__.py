@@ -1,4 +1,4 @@
-"""Parse the agent's commands: run, task, follow, stop, notice, expire, status, fetch, exec, enter, venv, apt."""
+"""Parse the agent's commands: run, task, follow, stop, notice, self-delete, status, fetch, exec, and so on."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from orchestrator.agent.job_shell import enter_job_folder, shell_argv
 from orchestrator.agent.layout import Layout, read_json
 from orchestrator.agent.machine import apt, ray
 from orchestrator.agent.machine.emulator_guard import check, for_job, for_setup, trusted
-from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
 from orchestrator.agent.machine.processes import start_time
+from orchestrator.agent.machine.self_delete import NodeApi, SelfDeletion, made_until, own_node
 from orchestrator.agent.machine.venv import install_command
 from orchestrator.agent.machine.venv import main as venv
 from orchestrator.agent.machine_clock import SYSTEM_CLOCK
@@ -49,7 +49,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     commands.add_parser(
         "notice", help="the machine is being taken away: stop, commit, and wait for the agent to leave"
     )
-    commands.add_parser("expire", help="delete this TPU if the deployment's time is over and no watcher runs")
+    commands.add_parser(
+        "self-delete", help="delete this TPU if the deployment's time is over and no watcher runs"
+    )
     commands.add_parser("status", help="print the last heartbeat as JSON")
     commands.add_parser("fetch", help="unpack the bundle of job.env and switch to it")
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
@@ -87,8 +89,8 @@ def _dispatch(asked: argparse.Namespace, environ: Mapping[str, str]) -> int:
         return _stop(layout, asked.hold)
     if asked.command == "notice":
         return _notice(layout, SHUTDOWN_SCRIPT)
-    if asked.command == "expire":
-        return _expire(layout, environ)
+    if asked.command == "self-delete":
+        return _self_delete(layout, environ)
     if asked.command == "status":
         pid = _running(layout)
         print(json.dumps(dict(read_json(layout.status), agent_pid=pid), sort_keys=True))
@@ -164,8 +166,8 @@ def _stop(layout: Layout, hold: Optional[str]) -> int:
     return 0
 
 
-def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
-    """Delete this machine's TPU node if the deployment has expired."""
+def _self_delete(layout: Layout, environ: Mapping[str, str]) -> int:
+    """Delete this machine's TPU node if the deployment's time is over."""
     settings, own = read_settings(environ), trusted(environ)
     metadata = Metadata.from_environ(own)
     bucket = JobBucket.from_environ(settings.bucket, own, metadata)
@@ -174,7 +176,7 @@ def _expire(layout: Layout, environ: Mapping[str, str]) -> int:
         _notice(layout, timeout)
 
     api = NodeApi(own, metadata)
-    return Timer(settings, made_until(environ), bucket, api, partial(own_node, metadata), leave).step()
+    return SelfDeletion(settings, made_until(environ), bucket, api, partial(own_node, metadata), leave).step()
 
 
 def _notice(layout: Layout, timeout: float) -> int:

@@ -27,7 +27,9 @@ class Layout:
         self.stop = state / "stop"  # holds a reason; while it exists, cron does not start the agent
         self.pid = state / "agent.pid"
         self.job = state / "job.json"  # the record of the job's last attempt
-        self.expire = state / "expire.json"  # what `agent/machine/expire.py` remembers between two runs
+        self.self_delete = (
+            state / "self-delete.json"
+        )  # what `machine/self_delete.py` remembers between two runs
         self.progress = state / "progress.json"  # where the job may write its step
         self.save_interval = state / "save-every"  # the save interval in seconds, read by the job
         self.data_state = state / "data.json"  # which data files are verified

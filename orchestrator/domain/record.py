@@ -218,7 +218,7 @@ class Record:
     fence: int = 0
     """Fencing token of the lease under which the record was last taken."""
     started_at: float = 0.0
-    expires_at: float = 0.0
+    self_delete_at: float = 0.0
     """When TPUs may delete themselves; 0 for never."""
     node: NodeRecord = field(default_factory=NodeRecord)
     race: RaceRecord = field(default_factory=RaceRecord)

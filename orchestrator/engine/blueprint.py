@@ -159,7 +159,7 @@ class Blueprint:
             heartbeat_interval=heartbeat_interval(self.spec),
             round=race_to_win(record, incarnation or record.node.incarnation) if role == "tpu" else 0,
             disks=data_disks(self.spec) if role == "tpu" else (),
-            expires_at=record.expires_at if role == "tpu" and self.spec.watch.self_delete else None,
+            self_delete_at=record.self_delete_at if role == "tpu" and self.spec.watch.self_delete else None,
             # Bucket and machines of a new deployment are created in parallel, so its roles may not be granted yet.
             granted_at=record.bucket.granted_at or record.started_at,
             tpu_type=record.node.type if role == "tpu" else "",

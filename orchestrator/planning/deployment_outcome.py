@@ -98,7 +98,7 @@ def _failed(spec: Spec, world: World) -> Heartbeat | None:
     return failed[0] if failed and (late or not busy) else None
 
 
-def expiry(spec: Spec, record: Record) -> float:
+def self_delete_at(spec: Spec, record: Record) -> float:
     """Return when TPUs may delete themselves, in seconds since the epoch; 0 if they may not."""
     # 0 means never: TPUs read this, and may act on it only if the user has allowed it.
     return record.started_at + spec.watch.ttl if spec.watch.self_delete and record.started_at else 0.0

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 RAW_NAMES = frozenset((
-    "boot", "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_expire", "expire_cron", "minute",
-    "mark", "name", "word", "mount", "folder",
+    "boot", "job_env", "run_job", "start_job", "run_sidecars", "cron", "run_self_delete", "self_delete_cron",
+    "minute", "mark", "name", "word", "mount", "folder",
 ))  # fmt: skip
 MAX_SCRIPT = 256 * 1024  # bytes; the limit of one metadata value (docs/facts.md 2.4)
 STOP_TIMEOUT = 60  # seconds that `start-job --restart` waits for the old agent, unless the grace is longer
@@ -53,7 +53,7 @@ class MachineTarget:
 
     *bundle* and *agent* are sha256 digests in hex, *heartbeat* is in seconds. *runs_job* says whether the job
     runs here. *tpu_address* is the TPU's internal IP for a job on the VM, "" while unknown. *round* is the
-    race that a TPU belongs to, 0 for none. *disks* are mounted on a TPU's machines. *expires_at* is the time
+    race that a TPU belongs to, 0 for none. *disks* are mounted on a TPU's machines. *self_delete_at* is the time
     from which the machine may delete itself, in seconds since the epoch; None for never. *granted_at* is the
     time at which its service account got its roles on the bucket, 0 if unknown. *tpu_type* is the TPU's type
     in the zone statistics.
@@ -70,7 +70,7 @@ class MachineTarget:
     zone: str = ""
     tpu_address: str = ""
     heartbeat_interval: float = 30
-    expires_at: float | None = None
+    self_delete_at: float | None = None
     round: int = 0
     disks: tuple[DataDisk, ...] = ()
     granted_at: float = 0.0
@@ -83,7 +83,7 @@ class Scripts:
     The rendered files; metadata needs *startup* and *shutdown* only, since startup embeds the others.
 
     *cron* contains `@ROOT@`, which startup replaces by the machine's root folder. *run_sidecars* is "" on a
-    machine without sidecars, *run_expire* and *expire_cron* on one that does not delete itself. *minute*
+    machine without sidecars, *run_self_delete* and *self_delete_cron* on one that does not delete itself. *minute*
     replaces cron on a machine that has none.
     """
 
@@ -94,8 +94,8 @@ class Scripts:
     start_job: str
     cron: str
     run_sidecars: str
-    run_expire: str
-    expire_cron: str
+    run_self_delete: str
+    self_delete_cron: str
     minute: str
 
 
@@ -114,8 +114,12 @@ def machine_scripts(spec: Spec, target: MachineTarget) -> Scripts:
         "start_job": render("start-job.sh.j2", values),
         "cron": render("cron.j2", values),
         "run_sidecars": sidecar_script(spec, target.role, target.bucket, wanted_only=True),
-        "run_expire": render("run-expire.sh.j2", values) if target.expires_at is not None else "",
-        "expire_cron": render("expire-cron.j2", values) if target.expires_at is not None else "",
+        "run_self_delete": render("run-self-delete.sh.j2", values)
+        if target.self_delete_at is not None
+        else "",
+        "self_delete_cron": render("self-delete-cron.j2", values)
+        if target.self_delete_at is not None
+        else "",
         "minute": render("minute.sh.j2", values),
     }
     embedded = {**files, "boot": shipped("boot.py").decode()}
@@ -202,7 +206,7 @@ def _values(spec: Spec, target: MachineTarget) -> dict[str, Any]:
         **asdict(target),
         "runs_job": "1" if target.runs_job else "0",
         "heartbeat_interval": _number(target.heartbeat_interval),
-        "expires_at": "" if target.expires_at is None else _number(target.expires_at),
+        "self_delete_at": "" if target.self_delete_at is None else _number(target.self_delete_at),
         "granted_at": str(int(target.granted_at)) if target.granted_at else "",
         "deployment": spec.name,
         "prefix": prefix_of(spec),

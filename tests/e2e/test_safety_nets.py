@@ -40,7 +40,7 @@ def test_an_abandoned_tpu_saves_and_deletes_itself(lab):
     lab.wait_for("the node's end", lambda: lab.get(NODE) == b"")
     lab.wait_for("the machine's end", lambda: not [m for m in lab.machines() if m["running"]])
     (heartbeat,) = lab.heartbeats()
-    # The bucket takes one report a second: the agent's own last word may come after the timer's.
+    # The bucket takes one report a second: the agent's own last word may come after that of the self-deletion.
     assert any(text in heartbeat["message"] for text in ("this TPU deletes itself", "is being taken away"))
     saved = max(int(n.split("/")[1]) for n in lab.objects("checkpoints/") if n.endswith("manifest.json"))
     assert heartbeat["step"] - saved <= 5, "it saved before it went"

@@ -120,7 +120,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
     ]  # fmt: skip
     assert earlier.zones_used == (HERE, THERE)
     assert earlier.sidecars == {"tpu": "", "vm": ""}
-    assert (earlier.outcome, earlier.message, earlier.expires_at) == (None, "", 0.0)
+    assert (earlier.outcome, earlier.message, earlier.self_delete_at) == (None, "", 0.0)
 
 
 @pytest.fixture

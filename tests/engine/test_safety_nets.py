@@ -1,4 +1,4 @@
-"""Nobody ever comes back: the TPU's own timer ends its bill."""
+"""Nobody ever comes back: the TPU's self-deletion ends its bill."""
 
 from orchestrator.emulator.state.billing import bill
 from tests.engine.engine_lab import EngineLab, one_zone_spec
@@ -28,7 +28,7 @@ def running(lab):
 
 
 def test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live(tmp_path):
-    """VM by Google's limit, TPU by its own timer."""
+    """VM by Google's limit, TPU by its self-deletion."""
     lab, began = abandoned(tmp_path, watch__self_delete=True)
     minutes(lab, int(TTL / MINUTE) - 5)
     assert len(running(lab)) == 2, "nothing goes before its time"
@@ -39,7 +39,7 @@ def test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to
     assert lab.clock.now() - began >= TTL + 600
 
 
-def test_without_the_timer_a_tpu_runs_on(tmp_path):
+def test_without_self_deletion_a_tpu_runs_on(tmp_path):
     """Which is what the plan says: Google has no limit for it."""
     lab, _ = abandoned(tmp_path)
     minutes(lab, int(TTL / MINUTE) + 20)
@@ -47,7 +47,7 @@ def test_without_the_timer_a_tpu_runs_on(tmp_path):
 
 
 def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
-    """They ask the record, not what they were made with; one without a timer in the file is disarmed."""
+    """They ask the record, not what they were made with; one without self-deletion in the file is disarmed."""
     for change in ({"watch__ttl": "4h", "watch__self_delete": True}, {"watch__ttl": "2h"}):
         lab, _ = abandoned(tmp_path / str(len(change)), watch__self_delete=True)
         lab.up(one_zone_spec(**change))
@@ -55,8 +55,8 @@ def test_a_longer_time_to_live_reaches_machines_that_run(tmp_path):
         assert [name for name in running(lab) if "tpu" in name]
 
 
-def test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits(tmp_path):
-    """A fresh lease keeps the timer from acting, however late it is."""
+def test_a_loop_at_work_ends_the_deployment_itself_and_self_deletion_waits(tmp_path):
+    """A fresh lease keeps self-deletion from acting, however late it is."""
     lab = EngineLab(tmp_path)
     controller = lab.up(one_zone_spec(watch__ttl="2h", watch__self_delete=True))
     lab.wait(TTL + 3600)

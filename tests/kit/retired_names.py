@@ -279,5 +279,11 @@ RETIRED = {
     "probe_all": "check_needs",
     "ssh_rule": "ssh_allowed; a rule is one of check, doctor or the deployment file",
     "iap_rule": "iap_allowed",
+    "ExpiryFacts": "SelfDeletionFacts; a lease expires",
+    "ExpiryState": "SelfDeletionState",
+    "expiry": "self_delete_at",
+    "expires_at": "self_delete_at; `expires_at` is its key in the stored record",
+    "run_expire": "run_self_delete",
+    "expire_cron": "self_delete_cron",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from orchestrator.agent.cloud.metadata import Metadata
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import Reply
-from orchestrator.agent.machine.expire import NodeApi, Timer, made_until, own_node
+from orchestrator.agent.machine.self_delete import NodeApi, SelfDeletion, made_until, own_node
 from orchestrator.agent.settings import read_settings
 from orchestrator.emulator.http import metadata_tree
 from orchestrator.emulator.http.dispatch import dispatch
@@ -43,7 +43,7 @@ class MachineWire:
 
 
 def environment_of(machine):
-    """Return what cron's line gives the timer: our settings in the job.env of the startup script."""
+    """Return what cron's line gives the self-deletion: our settings in the job.env of the startup script."""
     script = machine.attributes.get("startup-script", "")
     reported = {name: "".join(shlex.split(value)) for name, value in _SETTING.findall(script)}
     return {**reported, "TPUCTL_WORKER_ID": machine.attributes["agent-worker-number"]}
@@ -51,12 +51,12 @@ def environment_of(machine):
 
 def ask(router, cloud, folder: Path, leave=lambda machine: None):
     """
-    Ask the timer of each running TPU machine once, as a minute of cron does.
+    Let each running TPU machine ask once whether it is to delete itself, as a minute of cron does.
 
     *leave* lets the agent of a machine make its last commit and leave. Return how many machines were asked.
     """
     machines = [m for m in cloud.machines() if m.kind == "tpu"]
-    armed = [m for m in machines if "expire.lock" in m.attributes.get("startup-script", "")]
+    armed = [m for m in machines if "self-delete.lock" in m.attributes.get("startup-script", "")]
     for machine in armed:
         if not cloud.machine_state(machine.id).running:
             continue
@@ -66,7 +66,7 @@ def ask(router, cloud, folder: Path, leave=lambda machine: None):
         api = NodeApi(environ, server)
         bucket._tokens = api._tokens
         server._transport = bucket._transport = api._transport = wire
-        Timer(
+        SelfDeletion(
             settings, made_until(environ), bucket, api, lambda server=server: own_node(server),
             lambda _seconds, machine=machine: leave(machine),
         ).step()  # fmt: skip

@@ -10,7 +10,7 @@ from orchestrator.domain.ports import CloudAccount
 from orchestrator.domain.spec import VmSpec, WatchSpec
 from orchestrator.domain.text.units import Duration
 from orchestrator.engine.blueprint import Blueprint
-from orchestrator.planning.deployment_outcome import expiry
+from orchestrator.planning.deployment_outcome import self_delete_at
 from orchestrator.planning.safety_nets import safety_nets
 from tests.planning.worlds import NOW, ZONE, record, spec
 
@@ -44,22 +44,22 @@ def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
 
 def test_tpus_act_on_an_end_only_when_they_may_and_the_deployment_has_begun():
     """A deadline that is switched off is written as 0, which disarms the machines that run already."""
-    assert expiry(ARMED, record(started_at=NOW)) == NOW + 7200
-    assert expiry(ARMED, record(started_at=0.0)) == 0.0
-    assert expiry(spec(), record(started_at=NOW)) == 0.0
+    assert self_delete_at(ARMED, record(started_at=NOW)) == NOW + 7200
+    assert self_delete_at(ARMED, record(started_at=0.0)) == 0.0
+    assert self_delete_at(spec(), record(started_at=NOW)) == 0.0
 
 
-def test_only_a_tpu_that_may_delete_itself_gets_the_timer():
+def test_only_a_tpu_that_may_delete_itself_gets_the_self_deletion():
     """Its machines know the end that they were made with; the VM has Google's limit."""
     known = record(expires_at=NOW + 7200)
     armed, plain = (Blueprint(s, CloudAccount("p", "me@p"), lambda: "key") for s in (ARMED, spec()))
     made = armed.scripts("tpu", known, incarnation=1, node="demo-tpu-g1", zone=ZONE)
-    assert f"TPUCTL_EXPIRES_AT='{NOW + 7200:.0f}'" in made.job_env
-    assert "expire.lock" in made.expire_cron
-    assert made.expire_cron in made.startup
+    assert f"TPUCTL_SELF_DELETE_AT='{NOW + 7200:.0f}'" in made.job_env
+    assert "self-delete.lock" in made.self_delete_cron
+    assert made.self_delete_cron in made.startup
     assert armed.new_node(known, ZONE, 1).scopes == (CLOUD_PLATFORM,)
     for other in (armed.scripts("vm", known), plain.scripts("tpu", known, node="demo-tpu-g1", zone=ZONE)):
-        assert other.expire_cron == other.run_expire == ""
+        assert other.self_delete_cron == other.run_self_delete == ""
         assert "EXPIRES_AT" not in other.job_env + other.startup
 
 

@@ -162,18 +162,18 @@ def test_apt_is_configured_to_wait_for_its_lock(machine):
 
 @pytest.mark.parametrize("runs_job", [True, False])
 def test_cron_asks_each_minute_whether_the_machine_is_to_delete_itself(machine, runs_job):
-    """Also where the job does not run or was stopped; a machine without the timer has no such line."""
-    target = a_target(expires_at=1_800_000_000.0, runs_job=runs_job)
+    """Also where the job does not run or was stopped; a machine without self-deletion has no such line."""
+    target = a_target(self_delete_at=1_800_000_000.0, runs_job=runs_job)
     assert machine.boot(machine_scripts(a_job_spec(), target)).returncode == 0
     if runs_job:
         machine.ran()
     (machine.root / "state/stop").write_text("the job is done")
-    line = (machine.cron / "tpuctl-expire").read_text().splitlines()[-1]
+    line = (machine.cron / "tpuctl-self-delete").read_text().splitlines()[-1]
     assert line.startswith("* * * * * root flock -n -E 75 ")
     command = line.split("root ", 1)[1].replace("\\%", "%")
     subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, cwd="/", check=True)
-    observed = machine.ran("expire")
-    assert (observed["TPUCTL_EXPIRES_AT"], observed["TPUCTL_PROJECT"]) == ("1800000000", "proj")
+    observed = machine.ran("self-delete")
+    assert (observed["TPUCTL_SELF_DELETE_AT"], observed["TPUCTL_PROJECT"]) == ("1800000000", "proj")
     assert observed["GCE_METADATA_HOST"] == machine.environment["GCE_METADATA_HOST"]
 
 
@@ -199,7 +199,7 @@ def test_machine_without_the_job_starts_nothing(machine):
     assert machine.run([str(machine.root / "start-job")]).returncode == 0
     subprocess.run([machine.root / "run-job"], check=True)
     assert not (machine.cron / "tpuctl").exists()
-    assert not (machine.cron / "tpuctl-expire").exists()
+    assert not (machine.cron / "tpuctl-self-delete").exists()
     assert not (machine.root / "state/ran-run").exists()
     assert (machine.root / "agent.pyz").read_bytes() == AGENT
 

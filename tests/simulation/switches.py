@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from orchestrator.agent import outcome
 from orchestrator.agent.agreement import attempts
-from orchestrator.agent.machine import expire
+from orchestrator.agent.machine import self_delete
 from orchestrator.app.deployment import expired
 from orchestrator.contract.bucket import object_names
 from orchestrator.contract.phase import Phase
@@ -209,12 +209,12 @@ MECHANISMS = {
     "M8 a create has a limit": Switch(
         ((node_verdict, "CREATE_TIMEOUT", NEVER), (node_decision, "CREATE_TIMEOUT", NEVER)),
         (f"{ENGINE}refusals.py::test_an_operation_without_end_is_given_up_after_the_deadline",)),
-    "M9 the TPU's own timer": Switch(
-        ((expire, "stays", lambda observed: "never"),),
+    "M9 the TPU's self-deletion": Switch(
+        ((self_delete, "stays", lambda observed: "never"),),
         (f"{ENGINE}safety_nets.py::test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),
-    "M9 the timer respects who is at work": Switch(
-        ((expire, "HELD", 0.0),),
-        (f"{ENGINE}safety_nets.py::test_a_loop_at_work_ends_the_deployment_itself_and_the_timer_waits",)),
+    "M9 self-deletion respects who is at work": Switch(
+        ((self_delete, "HELD", 0.0),),
+        (f"{ENGINE}safety_nets.py::test_a_loop_at_work_ends_the_deployment_itself_and_self_deletion_waits",)),
     "M9 Google's limit of the VM": Switch(
         ((bodies, "_scheduling", _no_limit(bodies._scheduling)),),
         (f"{ENGINE}safety_nets.py::test_with_all_safety_nets_armed_the_bill_stops_ten_minutes_after_the_time_to_live",)),

@@ -19,7 +19,7 @@ from orchestrator.engine.reconcile.shared_creates import share_stockouts, with_c
 from orchestrator.engine.records.capacity_history import SharedCapacityHistory
 from orchestrator.errors import UNFORESEEN
 from orchestrator.planning.decide import decide
-from orchestrator.planning.deployment_outcome import expiry
+from orchestrator.planning.deployment_outcome import self_delete_at
 from orchestrator.planning.events import events_of, preemption, start_from_zero, with_preemption
 from orchestrator.planning.invariants import broken
 from orchestrator.planning.update_record import not_older, update_record
@@ -93,7 +93,7 @@ class Reconciler:
             after = with_preemption(after)
         for event in events:
             self._sink(event)
-        return world, updated(after, expires_at=expiry(spec, after))
+        return world, updated(after, self_delete_at=self_delete_at(spec, after))
 
     def _next_record(self, record: Record, world: World) -> tuple[World, Record]:
         """

@@ -1,7 +1,7 @@
 """
 Encode and decode the record: one flat JSON object with the same keys since the first version.
 
-Machines read `expires_at` from it (orchestrator.agent.machine.expire), and older versions of tpuctl may read
+Machines read `expires_at` from it (orchestrator.agent.machine.self_delete), and older versions of tpuctl may read
 the rest.
 """
 
@@ -70,6 +70,7 @@ NESTED = {
     "mute": "silence.never_reported",
     "beacons": "silence.heartbeat_at_boot",
     "sightings": "first_seen",
+    "expires_at": "self_delete_at",
     "places": "capacity_history",
     "starts": "up_times",
     "reason": "message",

@@ -1,5 +1,5 @@
 """
-Delete this TPU node when the deployment has expired and no tpuctl works on it (`watch.self_delete`).
+Delete this TPU node when the deployment's time is over and no tpuctl works on it (`watch.self_delete`).
 
 cron runs it every minute. The machine's own clock is never used, and whatever cannot be read keeps the node.
 If the bucket is unreachable, the node is deleted only a day after the end set at its creation, by the clock
@@ -49,7 +49,7 @@ ASKING = 20.0
 
 
 @dataclass(frozen=True)
-class ExpiryFacts:
+class SelfDeletionFacts:
     """
     The result of one check: *now* by a clock of Google's, and the deployment's *end* (0: none).
 
@@ -63,8 +63,8 @@ class ExpiryFacts:
     blind: bool = False
 
 
-def stays(observed: ExpiryFacts) -> str:
-    """Return why the node must stay, "" if it has expired."""
+def stays(observed: SelfDeletionFacts) -> str:
+    """Return why the node must stay, "" if its time is over."""
     if observed.end <= 0:
         return "no end is set"
     if observed.blind:
@@ -76,8 +76,8 @@ def stays(observed: ExpiryFacts) -> str:
     return ""
 
 
-def turn(observed: ExpiryFacts, worker: int, workers: int) -> bool:
-    """Return whether this worker is the one to delete the expired node now."""
+def turn(observed: SelfDeletionFacts, worker: int, workers: int) -> bool:
+    """Return whether this worker is the one to delete the node now."""
     late = observed.now - observed.end - (BLIND if observed.blind else MARGIN)
     if worker == 0:
         return late >= (FOLLOWERS if workers > 1 else 0.0)
@@ -86,7 +86,7 @@ def turn(observed: ExpiryFacts, worker: int, workers: int) -> bool:
 
 def end_of(record: bytes, deployment: str) -> float:
     """
-    Return the deployment's end from its record in seconds since the epoch, 0 if the timer is off.
+    Return the deployment's end from its record in seconds since the epoch, 0 if self-deletion is off.
 
     Raise AgentError if the record is damaged or another deployment's.
     """
@@ -104,9 +104,9 @@ def end_of(record: bytes, deployment: str) -> float:
     return end
 
 
-class Timer:
+class SelfDeletion:
     """
-    One check, and the deletion of this node if it has expired.
+    One check, and the deletion of this node if its time is over.
 
     *made_until* is the end set at the node's creation. *leave* asks the agent for its last commit and waits
     at most the given seconds for its end.
@@ -127,7 +127,7 @@ class Timer:
         self._api = api
         self._whoami = whoami
         self._leave = leave
-        self._state = ExpiryState(settings.layout)
+        self._state = SelfDeletionState(settings.layout)
 
     def step(self) -> int:
         """Return 0, or 1 if a necessary step failed."""
@@ -147,7 +147,7 @@ class Timer:
             return 0
         if observed.now < self._state.next_try:
             return 1
-        # Before the job is stopped: a new node of the same name must not lose its job to this timer.
+        # Before the job is stopped: a new node of the same name must not lose its job to this deletion.
         resource, _ = self._api.get(node)
         self._check(resource)
         if resource.get("state") == "DELETING":
@@ -161,7 +161,7 @@ class Timer:
             return self._delete(node, observed)
         return 0
 
-    def _observe(self, node: OwnNode) -> ExpiryFacts:
+    def _observe(self, node: OwnNode) -> SelfDeletionFacts:
         """Read lease and record from the bucket; without the bucket, the time from the TPU API."""
         try:
             held = self._bucket.read(RECORD, ASKING)
@@ -170,8 +170,8 @@ class Timer:
             age, now = self._bucket.age(LEASE, ASKING)
         except (AgentError, OSError, ValueError) as error:
             self._state.say_news(f"it is not known whether this TPU has to delete itself: {error}")
-            return ExpiryFacts(self._api.get(node)[1], self._made_until, blind=True)
-        return ExpiryFacts(now, end, age)
+            return SelfDeletionFacts(self._api.get(node)[1], self._made_until, blind=True)
+        return SelfDeletionFacts(now, end, age)
 
     def _check(self, resource: Mapping[str, Any]) -> None:
         """Raise FinalError unless the node is the one that this machine belongs to."""
@@ -195,7 +195,7 @@ class Timer:
             self._settings.layout.stop.unlink()
         say(f"this TPU is not deleted, because {message}; cron starts the job again")
 
-    def _delete(self, node: OwnNode, observed: ExpiryFacts) -> int:
+    def _delete(self, node: OwnNode, observed: SelfDeletionFacts) -> int:
         over = f"the deployment's time was over {observed.now - observed.end:.0f} s ago and no tpuctl works on it"
         try:
             self._api.delete(node)
@@ -227,11 +227,11 @@ class Timer:
             )
 
 
-class ExpiryState:
+class SelfDeletionState:
     """What must be remembered between two runs: messages already logged, and the time of the next try."""
 
     def __init__(self, layout: Layout) -> None:
-        self._path = layout.expire
+        self._path = layout.self_delete
         self._body = read_json(self._path)
 
     @property
@@ -263,7 +263,7 @@ class ExpiryState:
 def made_until(environ: Mapping[str, str]) -> float:
     """Return the end set at this node's creation in seconds since the epoch, 0 if there is none."""
     try:
-        return float(environ.get("TPUCTL_EXPIRES_AT") or 0.0)
+        return float(environ.get("TPUCTL_SELF_DELETE_AT") or 0.0)
     except ValueError:
         return 0.0
 
