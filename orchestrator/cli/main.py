@@ -40,7 +40,7 @@ GROUPS = {
         "down": "Delete the machines; data stays unless you say so.",
     },
     "Look": {
-        "status": "Show what exists and how far the job is; -w keeps it current.",
+        "status": "Show what exists and how far the job is; -f keeps it current.",
         "logs": "Show the job's log, across machines.",
         "explain": "Say why the deployment is in its state, and what comes next.",
         "cost": "Show what was spent: by resource, zone, day and use.",
@@ -73,7 +73,7 @@ COMMANDS = {name: text for group in (*GROUPS.values(), UNLISTED) for name, text 
 HIDDEN = ("ssh-proxy",)
 """Commands that other programs start; no help lists them."""
 RENAMED = {
-    "top": ("status", "--all", "-w"),
+    "top": ("status", "--all", "-f"),
     "dashboard": ("report", "--live"),
     "fetch": ("checkpoints", "fetch"),
     "schema": ("config", "schema"),

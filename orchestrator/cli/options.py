@@ -127,6 +127,21 @@ def exclusive(*alternatives: str | Sequence[str], hint: str = "leave one of them
     return _checked(check)
 
 
+def follow_option(text: str) -> Callable[[F], F]:
+    """Add `--follow` to a command that only looks; `--watch`, as other tools have it, works and is not shown."""
+
+    def decorate(function: F) -> F:
+        @click.option("-f", "--follow", is_flag=True, help=text)
+        @click.option("-w", "--watch", "watch_alias", is_flag=True, hidden=True)
+        @functools.wraps(function)
+        def following(*args: Any, follow: bool, watch_alias: bool, **values: Any) -> Any:
+            return function(*args, follow=follow or watch_alias, **values)
+
+        return cast("F", following)
+
+    return decorate
+
+
 def needs(option: str, other: str, *, hint: str) -> Callable[[F], F]:
     """Refuse a command line with *option* and without *other*, each named as in the help."""
 

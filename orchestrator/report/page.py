@@ -60,7 +60,7 @@ class LiveFacts:
     """
     What only the dashboard shows: the end of the job's *log*, and this computer's *deployments*.
 
-    Those are the rows of `tpuctl status --all -w`; *shown* is the name of the page's own deployment.
+    Those are the rows of `tpuctl status --all -f`; *shown* is the name of the page's own deployment.
     """
 
     log: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""A cloud that is gone under `logs -f` and `status -w`: one line, a counter, and a look a minute."""
+"""A cloud that is gone under `logs -f` and `status -f`: one line, a counter, and a look a minute."""
 
 from itertools import pairwise
 

@@ -33,10 +33,10 @@ def know_one():
         pytest.param(False, False, None, StatusFlags(), OneDeployment(follow=False), id="nothing-known"),
         pytest.param(True, True, None, StatusFlags(), OneDeployment(follow=False), id="a-file-here"),
         pytest.param(True, False, "mine", StatusFlags(), OneDeployment(follow=False), id="a-name"),
-        pytest.param(True, True, None, StatusFlags(watch=True), OneDeployment(follow=True), id="watched"),
-        pytest.param(True, False, None, StatusFlags(watch=True), AllDeployments(), id="no-file-watched"),
+        pytest.param(True, True, None, StatusFlags(follow=True), OneDeployment(follow=True), id="followed"),
+        pytest.param(True, False, None, StatusFlags(follow=True), AllDeployments(), id="no-file-followed"),
         pytest.param(True, True, None, ALL, AllDeployments(), id="all"),
-        pytest.param(True, True, None, StatusFlags(watch=True, everything=True), AllDeployments(), id="both"),
+        pytest.param(True, True, None, StatusFlags(follow=True, everything=True), AllDeployments(), id="both"),
     ],
 )  # fmt: skip
 def test_flags_file_and_knowledge_decide(known, file, name, flags, shown):

@@ -21,7 +21,7 @@ ELSEWHERE = {
 """What takes a minute or a VM, and how another test of tests/e2e types it."""
 ANSWERED = {"tpuctl down", "tpuctl support"}
 """What asks before it acts; nobody sits at this terminal, so --yes stands for the answer."""
-LIVE = {"tpuctl watch": "job runs", "tpuctl status --all -w": "e2e", "tpuctl logs -f": "step"}
+LIVE = {"tpuctl watch": "job runs", "tpuctl status --all -f": "e2e", "tpuctl logs -f": "step"}
 """What goes on until Ctrl-C, and a word of what it shows."""
 SAID = {
     "tpuctl init": "Wrote tpuctl.yaml", "tpuctl plan": "e2e-tpu-g1", "tpuctl check": "e2e",

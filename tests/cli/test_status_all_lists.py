@@ -1,4 +1,4 @@
-"""`tpuctl status --all -w` looks at many deployments and lists each zone once."""
+"""`tpuctl status --all -f` looks at many deployments and lists each zone once."""
 
 from orchestrator.google.nodes import TpuNodes
 from tests.kit.user import User

@@ -12,7 +12,7 @@ from orchestrator.app.status.text import checkpoint_text
 from orchestrator.app.this_computer.quick_status import aged
 from orchestrator.cli.views.all_deployments import TITLES, Browser, table
 from orchestrator.cli.views.event_lines import wanted
-from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, follow, news_key, news_line, repeat
+from orchestrator.cli.views.redraw import EVERY, NEWS_EVERY, follow_status, news_key, news_line, repeat
 from orchestrator.cli.views.status import job_text, painted, show, status_rows
 from orchestrator.clock import VirtualClock
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, StatusSource
@@ -189,7 +189,7 @@ def test_a_watch_of_the_status_ends_with_the_deployment(capsys, states, count):
         )
         for one in states
     ]
-    follow(Choice(None, (), "gcp"), VirtualClock(), lambda: looks.pop(0), wide=False)
+    follow_status(Choice(None, (), "gcp"), VirtualClock(), lambda: looks.pop(0), wide=False)
     out = capsys.readouterr().out.splitlines()
     assert (len(out), looks) == (count, [])
     assert f"numpy-lm: {DeploymentState(states[-1]).phrase}, " in out[-1]

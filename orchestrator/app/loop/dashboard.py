@@ -89,7 +89,7 @@ class Pages:
 
 
 class Neighbours:
-    """The states of all deployments of this computer, as in `status --all -w`; *rows* are empty at first."""
+    """The states of all deployments of this computer, as in `status --all -f`; *rows* are empty at first."""
 
     def __init__(self, choice: Choice, failed: Callable[[Exception], None]) -> None:
         self._deployments = Deployments(choice)

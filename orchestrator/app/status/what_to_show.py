@@ -13,9 +13,9 @@ from orchestrator.errors import UsageError
 
 @dataclass(frozen=True)
 class StatusFlags:
-    """The flags of `status`: *watch* repeats, *everything* is --all, *fresh* asks the cloud."""
+    """The flags of `status`: *follow* repeats, *everything* is --all, *fresh* asks the cloud."""
 
-    watch: bool = False
+    follow: bool = False
     everything: bool = False
     wide: bool = False
     fresh: bool = False
@@ -48,11 +48,11 @@ def what_to_show(choice: Choice, name: str | None, flags: StatusFlags) -> Shown:
     if flags.everything:
         return AllDeployments()
     # With --set the deployment differs from the published one.
-    asks_cloud = flags.watch or flags.fresh or choice.settings
+    asks_cloud = flags.follow or flags.fresh or choice.settings
     found = None if asks_cloud else published_on(choice.cloud, choice.file, name)
     if found is not None:
         return StatusHere(aged_status(found))
-    return AllDeployments() if name is None and means_all(choice) else OneDeployment(flags.watch)
+    return AllDeployments() if name is None and means_all(choice) else OneDeployment(flags.follow)
 
 
 def means_all(choice: Choice) -> bool:

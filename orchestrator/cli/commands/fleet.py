@@ -5,7 +5,14 @@ from pathlib import Path
 import click
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.cli.options import Command, deployment_options, needs, output_option, yes_option
+from orchestrator.cli.options import (
+    Command,
+    deployment_options,
+    follow_option,
+    needs,
+    output_option,
+    yes_option,
+)
 from orchestrator.cli.param_types import Time
 from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, confirm, confirm_deletion, must_answer
 
@@ -159,7 +166,7 @@ def submit(
 
 @command.command("queue", cls=Command, short_help="Show all jobs, or the tasks of one job.")
 @deployment_options
-@click.option("-w", "--watch", "follow", is_flag=True, help="Go on, until Ctrl-C or the end of all tasks.")
+@follow_option("Go on, until Ctrl-C or the end of all tasks.")
 @click.argument("job", required=False)
 def queue(choice: Choice, follow: bool, job: str | None) -> None:
     """
@@ -171,7 +178,7 @@ def queue(choice: Choice, follow: bool, job: str | None) -> None:
     from orchestrator.cli.views import fleet_usage as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    view.show_queue(QueueObserver(choice, EventPrinter(), job), choice, tasks=job is not None, watch=follow)
+    view.show_queue(QueueObserver(choice, EventPrinter(), job), choice, tasks=job is not None, follow=follow)
 
 
 @command.command("results", cls=Command, short_help="Show the results of a job's tasks as one table.")

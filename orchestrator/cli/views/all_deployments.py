@@ -38,13 +38,13 @@ NAMES = {"\x1b[A": "up", "\x1bOA": "up", "k": "up", "\x1b[B": "down", "\x1bOB": 
 """The bytes that a key sends, and its action."""
 
 
-def show_all(choice: Choice, *, watch: bool) -> None:
+def show_all(choice: Choice, *, follow: bool) -> None:
     """Show all known deployments, once or repeatedly."""
     deployments = Deployments(choice)
-    if watch and not choice.as_json and redraws() and sys.stdin.isatty():
+    if follow and not choice.as_json and redraws() and sys.stdin.isatty():
         browse(choice, deployments)
         return
-    if watch:
+    if follow:
 
         def observe() -> tuple[Any, bool]:
             return (_body(deployments.rows()) if choice.as_json else deployments.rows()), False

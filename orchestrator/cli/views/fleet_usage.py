@@ -52,9 +52,9 @@ def _cut(text: str, size: int) -> str:
     return text if len(text) <= size else f"{text[: max(0, size - len(MARK))]}{MARK}"[:size]
 
 
-def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, watch: bool) -> None:
-    """Print a row for each job or, with *tasks*, for each task; with *watch* until all are over."""
-    if not watch:
+def show_queue(observer: QueueObserver, choice: Choice, *, tasks: bool, follow: bool) -> None:
+    """Print a row for each job or, with *tasks*, for each task; with *follow* until all are over."""
+    if not follow:
         found, usage = observer.observe()
         if choice.as_json:
             print_json("fleet-queue", queue_body(found, usage))

@@ -23,7 +23,7 @@ from orchestrator.domain.text.clean_text import clean
 from orchestrator.errors import Retry, TpuctlError
 
 EVERY = 5.0
-"""Seconds between two observations of `--watch`."""
+"""Seconds between two observations of `--follow`."""
 NEWS_EVERY = 300.0
 """Seconds between two lines that report only steps and cost."""
 News = Callable[[Any], list[tuple[Any, str]]]
@@ -37,7 +37,9 @@ def redraws() -> bool:
     return sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
 
 
-def follow(choice: Choice, clock: Clock, newest: Callable[[], DeploymentStatus], *, wide: bool) -> None:
+def follow_status(
+    choice: Choice, clock: Clock, newest: Callable[[], DeploymentStatus], *, wide: bool
+) -> None:
     """Show the *newest* status of one deployment until it has ended or is deleted."""
     was_up = False
 
