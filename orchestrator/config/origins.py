@@ -20,7 +20,7 @@ DEFAULT = "default"
 class ValueOrigin:
     """One setting's value and its origin."""
 
-    key: str
+    setting: str
     value: Any
     origin: str
 

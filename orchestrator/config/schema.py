@@ -85,9 +85,9 @@ def _limit(subschema: dict[str, Any], setting: Setting) -> None:
         "job.command": {"minLength": 1},
         "job.env": {"propertyNames": {"pattern": f"^(?!TPUCTL_){VARIABLE_PATTERN}$"}},
     }
-    subschema.update(limits.get(setting.key, {}))
+    subschema.update(limits.get(setting.dotted_name, {}))
     subschema.update(setting.bounds.as_schema() if setting.bounds else {})
-    if setting.key == "tpu.type":
+    if setting.dotted_name == "tpu.type":
         one = {"type": "string", "enum": list(catalog.served())}
         del subschema["type"]
         subschema["anyOf"] = [one, {"type": "array", "items": one, "minItems": 1, "uniqueItems": True}]

@@ -28,7 +28,7 @@ class Setting:
     bounds: Bounds | None = None
 
     @property
-    def key(self) -> str:
+    def dotted_name(self) -> str:
         """Return the dotted name by which people and `--set` call it."""
         return dotted(self.path)
 
@@ -66,8 +66,8 @@ class Setting:
 
 @cache
 def settings() -> Mapping[str, Setting]:
-    """Return every setting by its dotted key, sections before their keys."""
-    return {setting.key: setting for setting in _walk(Spec, ())}
+    """Return every setting by its dotted name, sections before their keys."""
+    return {setting.dotted_name: setting for setting in _walk(Spec, ())}
 
 
 def keys_in(section: str) -> tuple[str, ...]:

@@ -106,7 +106,7 @@ def _real_path(loc: Iterable[str | int], data: Any) -> SettingPath | None:
     holder = data
     for part in loc:
         setting = settings().get(dotted(tuple(path)))
-        if setting and setting.section and setting.words and part not in keys_in(setting.key):
+        if setting and setting.section and setting.words and part not in keys_in(setting.dotted_name):
             # The error of the word alternative counts only if there is no section.
             if part == setting.section.__name__:
                 continue

@@ -57,7 +57,7 @@ def reword(entry: Mapping[str, Any], path: SettingPath) -> Wording:
 def _wrong(setting: Setting, kind: str, value: Any) -> Wording:
     if setting.section or setting.mapped:
         return _no_section(setting, value)
-    if setting.key == "tpu.type" and isinstance(value, list):
+    if setting.dotted_name == "tpu.type" and isinstance(value, list):
         return Wording("expected one type or a list of them", "name the other types in one place only")
     if kind == "literal_error":
         return _no_word(setting, value)
@@ -81,7 +81,7 @@ def _stray(path: SettingPath) -> Wording:
 
 def _elsewhere(key: str) -> str:
     """Return the section to which a key of this name belongs, in words; empty if none has it."""
-    homes = [setting.key for setting in settings().values() if setting.name == key]
+    homes = [setting.dotted_name for setting in settings().values() if setting.name == key]
     return f"it belongs at {join(homes)}" if homes else ""
 
 
@@ -93,7 +93,7 @@ def _no_section(setting: Setting, value: Any) -> Wording:
         # The words of a mapping are its names, not another form of its value.
         named = f", where NAME is one of {join(setting.words)}" if setting.words else ""
         return Wording(f"expected settings, got {shown(value)}", f"write NAME: value{named}")
-    below = f"write {keys_in(setting.key)[0]}: and so on, indented below"
+    below = f"write {keys_in(setting.dotted_name)[0]}: and so on, indented below"
     return Wording(f"expected {words}settings, got {shown(value)}", below)
 
 
@@ -117,7 +117,7 @@ def _example(setting: Setting | None) -> str:
         "job.command": "command: python3 train.py",
         "vm": "write vm: none, or settings below it",
     }
-    found = examples.get(setting.key, "") if setting else ""
+    found = examples.get(setting.dotted_name, "") if setting else ""
     return found if found.startswith("write") or not found else f"for example {found}"
 
 

@@ -237,7 +237,7 @@ NEEDS = {
 def test_the_table_of_values_covers_every_setting():
     """A new setting has to join the test of precedence."""
     # `fleet` makes another kind of file, which has no job.
-    known = {s.key for s in settings().values() if not s.section and not s.mapped}
+    known = {s.dotted_name for s in settings().values() if not s.section and not s.mapped}
     assert set(VALUES) == {key for key in known if not key.startswith("fleet.")}
 
 

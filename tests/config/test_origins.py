@@ -38,14 +38,14 @@ def path(tmp_path):
 )
 def test_the_stronger_one_wins_and_is_named(path, flags, variables, value, origin):
     """One row for each source that a user may set."""
-    found = {one.key: one for one in origins_of(path, flags, variables)}["watch.poll"]
+    found = {one.setting: one for one in origins_of(path, flags, variables)}["watch.poll"]
     assert found.value == value
     assert found.origin.endswith(origin)
 
 
 def test_places_are_those_of_the_keys_and_the_rest_is_default(path):
     """A word for a section and an entry of a mapping have their lines too."""
-    found = {one.key: one.origin for one in origins_of(path, {}, {})}
+    found = {one.setting: one.origin for one in origins_of(path, {}, {})}
     assert found["name"].endswith("tpuctl.yaml:1:1")
     assert found["tpu.zones"].endswith(":4:3")
     assert found["vm"].endswith(":5:1")
@@ -55,7 +55,7 @@ def test_places_are_those_of_the_keys_and_the_rest_is_default(path):
 
 def test_every_setting_has_one_row(path):
     """None is forgotten, none twice."""
-    keys = [one.key for one in origins_of(path, {}, {})]
+    keys = [one.setting for one in origins_of(path, {}, {})]
     assert len(keys) == len(set(keys))
     assert {"watch.ttl", "job.failures", "bucket.name"} <= set(keys)
 
@@ -68,5 +68,5 @@ def test_the_command_shows_what_was_set_and_with_all_the_defaults_too(path, monk
     assert "(--set tpu.spot)" in text
     assert "watch.ttl" not in text
     code, text, _ = here(capsys, "config", "--all", "--json")
-    settings = {one["key"]: one for one in json.loads(text)["settings"]}
+    settings = {one["setting"]: one for one in json.loads(text)["settings"]}
     assert (code, settings["watch.ttl"]["origin"]) == (0, DEFAULT)

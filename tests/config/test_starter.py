@@ -53,8 +53,8 @@ def test_every_setting_stands_there_with_its_description(recipe):
     # A file with `fleet` describes something else.
     mine = [setting for key, setting in settings().items() if key.partition(".")[0] != "fleet"]
     for setting in mine:
-        assert re.search(rf"^[ #]*{setting.name}:", text, re.MULTILINE), setting.key
-        assert describe(setting.key) in prose
+        assert re.search(rf"^[ #]*{setting.name}:", text, re.MULTILINE), setting.dotted_name
+        assert describe(setting.dotted_name) in prose
 
 
 @pytest.mark.parametrize("everything", [False, True])

@@ -15,10 +15,10 @@ def show(found: ReadSettings, *, as_json: bool) -> None:
     if as_json:
         print_json("config", {"file": str(found.file), "settings": [asdict(one) for one in found.values]})
         return
-    width = max((len(one.key) for one in found.values), default=0)
+    width = max((len(one.setting) for one in found.values), default=0)
     for one in found.values:
         text = one.value if isinstance(one.value, str) else json.dumps(one.value)
         # Settings may come from another person's project, so control characters are removed.
-        click.echo(clean(f"{one.key:<{width}}  {text}  ({one.origin})"))
+        click.echo(clean(f"{one.setting:<{width}}  {text}  ({one.origin})"))
     if not found.everything:
         talk("everything else has its default: tpuctl config show --all")

@@ -117,7 +117,7 @@ KINDS: Mapping[str, Any] = {
         "excluded?": [{"path": str, "pattern": str, "files_count": int, "bytes": int}],
         "hooks?": table(str),
     },
-    "config": {"file": str, "settings": [{"key": str, "value": object, "origin": str}]},
+    "config": {"file": str, "settings": [{"setting": str, "value": object, "origin": str}]},
     "check": {"name": str, "python": str, **_FINDINGS},
     "up": {"name": str, "bucket": str, "changes_count": int, "outcome": str},
     "watch": {"outcome": str, "message": str, "summary": _SUMMARY},

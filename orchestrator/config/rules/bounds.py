@@ -13,9 +13,9 @@ def _rule(setting: Setting, bounds: Bounds) -> SettingRule:
     def find(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
         number = _number(spec, setting)
         if number is not None and not bounds.hold(number):
-            yield SettingFinding(setting.key, f"{number} {bounds.says}", bounds.hint)
+            yield SettingFinding(setting.dotted_name, f"{number} {bounds.says}", bounds.hint)
 
-    return SettingRule((setting.key,), find)
+    return SettingRule((setting.dotted_name,), find)
 
 
 def _number(spec: Spec, setting: Setting) -> int | None:

@@ -113,7 +113,9 @@ def entry(key: str) -> str:
 
 def unsupported(spec: Spec, target: Target) -> tuple[Unsupported, ...]:
     """Return what the target lacks of this deployment: all promises, and each changed setting without a place."""
-    changed = dict.fromkeys(entry(setting.key) for setting in settings().values() if _changed(spec, setting))
+    changed = dict.fromkeys(
+        entry(setting.dotted_name) for setting in settings().values() if _changed(spec, setting)
+    )
     rows = (Unsupported(key, UNSUPPORTED[key][TARGETS.index(target)]) for key in changed if key)
     return (*PROMISES, *(row for row in rows if row.message))
 
