@@ -61,6 +61,8 @@ NAMES = {
     "advice": "hints",
     "you": "hint",
     "missing": "quota_missing, nodes_not_up",
+    "next_steps": "next_changes; a step is one of the training",
+    "waits": "waits_for",
     "nodes_missing": "quota_missing",
     "ready": "nodes_up; READY is Google's state of a TPU",
 }

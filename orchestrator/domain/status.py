@@ -195,8 +195,8 @@ class DeploymentStatus:
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
     *checkpoint_step* is that of the newest checkpoint with a part of every worker, *resumes_from* the step from
-    which a job without a running TPU goes on. *waits* says that *next_steps* are not changes but what is waited
-    for; *waits_for* has the same with times as numbers. Fields with a default are those that an earlier release
+    which a job without a running TPU goes on. *next_changes* are what the next pass does, *waits_for* why it does
+    nothing yet. Fields with a default are those that an earlier release
     did not publish.
     """
 
@@ -221,8 +221,7 @@ class DeploymentStatus:
     resumes_from: int | None = None
     watcher: WatcherStatus | None
     safety_nets: tuple[SafetyNet, ...] = ()
-    next_steps: tuple[str, ...]
-    waits: bool = False
+    next_changes: tuple[str, ...]
     waits_for: tuple[Wait, ...] = ()
     next_pass_in_s: float | None
     target_steps: int | None
@@ -236,8 +235,8 @@ class DeploymentStatus:
 
     @property
     def upcoming(self) -> tuple[Wait, ...]:
-        """Return the next steps, or what is waited for; a time that was published in a sentence stays there."""
-        return self.waits_for or tuple(map(Wait, self.next_steps))
+        """Return what is waited for, else the changes of the next pass."""
+        return self.waits_for or tuple(map(Wait, self.next_changes))
 
     @classmethod
     def from_dict(cls, body: Mapping[str, Any]) -> "DeploymentStatus":
@@ -264,8 +263,8 @@ class DeploymentStatus:
             "upper_usd": known.get("upper_usd", known["usd"]),
             "unpriced": tuple(body.get("unpriced", ())),
             "unused_incarnations": tuple(known.get("unused_incarnations", ())),
-            "next_steps": tuple(body["next_steps"]),
-            "waits_for": tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ())),
+            "next_changes": tuple(body["next_changes"] if "next_changes" in body else _earlier_changes(body)),
+            "waits_for": _waits_of(body),
             "safety_nets": tuple(
                 SafetyNet(**_fields_of(SafetyNet, row)) for row in body.get("safety_nets", ())
             ),
@@ -304,6 +303,17 @@ def _state(value: Any) -> DeploymentState:
     """Return a published state; that of a later release, or of one that published none, is not known."""
     known = {one.value: one for one in DeploymentState}
     return known.get(_EARLIER.get(value, value), DeploymentState.UNKNOWN)
+
+
+def _earlier_changes(body: Mapping[str, Any]) -> Sequence[str]:
+    """Return the changes among the `next_steps` of an earlier release: either all of them are, or none."""
+    return () if body.get("waits") else body["next_steps"]
+
+
+def _waits_of(body: Mapping[str, Any]) -> tuple[Wait, ...]:
+    """Return what is waited for; a time that an earlier release published in a sentence stays there."""
+    found = tuple(Wait(**_fields_of(Wait, row)) for row in body.get("waits_for", ()))
+    return found or (tuple(map(Wait, body["next_steps"])) if body.get("waits") else ())
 
 
 def _least_checkpoint(workers: Sequence[WorkerStatus]) -> int | None:

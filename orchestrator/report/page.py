@@ -156,7 +156,7 @@ def usd_range_shown(usd: float, most: float) -> str:
 def _head(facts: PageFacts) -> dict[str, Any]:
     status, summary = facts.status, facts.summary
     outcome = status.outcome
-    nexts = "; ".join(status.next_steps)
+    nexts = "; ".join(one.text for one in status.upcoming)
     headline = (facts.record.message or "the deployment has ended") if outcome else nexts
     if status.state is DeploymentState.DOWN:
         headline = "`tpuctl down` has run: nothing exists that is billed but the data, which is kept"

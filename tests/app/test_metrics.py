@@ -9,6 +9,7 @@ import pytest
 
 from orchestrator.app.loop import metrics
 from orchestrator.app.loop.metrics import COUNTERS, GAUGES, Metrics, metrics_table
+from orchestrator.domain.wait import Wait
 from orchestrator.emulator.start_options import free_ports
 from orchestrator.errors import UsageError
 from tests.cli.cli_kit import ROOT
@@ -46,7 +47,7 @@ def test_what_a_pass_has_observed_can_be_read(served):
     assert found['tpuctl_passes_total{deployment="mine"}'] == "2.0"
     assert found['tpuctl_failures_total{deployment="mine"}'] == "2.0"
     assert found['tpuctl_pending_changes{deployment="mine"}'] == "2.0"
-    one.update(replace(LOST, waits=True), 1030.0, failures=0)
+    one.update(replace(LOST, next_changes=(), waits_for=(Wait("TPU: CREATING"),)), 1030.0, failures=0)
     assert read()['tpuctl_pending_changes{deployment="mine"}'] == "0.0", "what is waited for is no change"
     names = {key.partition("{")[0] for key in found}
     assert names - {f"{name.removesuffix('_total')}_created" for name in COUNTERS} <= {*GAUGES, *COUNTERS}

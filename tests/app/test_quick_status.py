@@ -38,7 +38,7 @@ job: {{source: src, command: sleep 600}}
 BODY = {
     "name": "mine", "project": "one", "outcome": None, "incarnation": 1, "preemptions": 0, "usd": 0.5,
     "resources": [{"kind": "tpu", "name": "mine-tpu-g1", "zone": "europe-west4-b", "state": "READY"}],
-    "workers": [], "safety_nets": [], "next_steps": [], "next_pass_in_s": 15.0, "target_steps": None,
+    "workers": [], "safety_nets": [], "next_changes": [], "next_pass_in_s": 15.0, "target_steps": None,
     "budget_usd": None,
     "ttl_remaining_s": 600.0, "deadline": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
     "watcher": {"on": "elsewhere", "who": "me@here", "command": "watch", "since": 0.0, "renewed_age_s": 0.0,

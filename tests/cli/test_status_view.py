@@ -46,7 +46,7 @@ def body(**more):
         "resources": [
             BUCKET, {"kind": "vm", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "RUNNING"}, tpu,
         ],
-        "workers": [worker()], "safety_nets": [], "next_steps": [], "next_pass_in_s": 9.0,
+        "workers": [worker()], "safety_nets": [], "next_changes": [], "next_pass_in_s": 9.0,
         "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "renewed_age_s": 2.0, "alive": True},
         "sidecars": [{"name": "tensorboard", "on": "vm", "port": 6006}],
         "source": {"by": "the loop on the VM", "age_s": 4.0},
@@ -71,10 +71,10 @@ LOST = body(
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
     watcher=None, state="tpu-lost", next_pass_in_s=None,
     safety_nets=[{"name": "TPU", "armed": False, "message": "nothing deletes it by itself"}],
-    next_steps=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
+    next_changes=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None, sidecars=[], source={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip
-NEXT_TRY = {"waits": True, "waits_for": [{"what": "TPU: next try", "in_s": 45.0}]}
+NEXT_TRY = {"waits_for": [{"what": "TPU: next try", "in_s": 45.0}]}
 
 
 def status_lines(found, **options):
@@ -220,14 +220,14 @@ def test_a_wait_that_names_its_end_has_no_second_number():
 )
 def test_what_is_waited_for_is_no_next_step(look, shown):
     """A TPU that is CREATING now will not be CREATING in 15 s; a change is still to come."""
-    found = body(next_steps=["TPU: CREATING"], waits=True, next_pass_in_s=look)
+    found = body(waits_for=[{"what": "TPU: CREATING"}], next_pass_in_s=look)
     assert f"waiting      TPU: CREATING ({shown})" in status_lines(found, unbilled=False, width=0)
     assert news_line(found).endswith(", waiting: TPU: CREATING")
-    change = body(next_steps=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
+    change = body(next_changes=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
     assert "next         create TPU g4: it is PREEMPTED (now)" in status_lines(
         change, unbilled=False, width=0
     )
-    done = body(outcome="done", next_steps=["delete TPU g3"], next_pass_in_s=None)
+    done = body(outcome="done", next_changes=["delete TPU g3"], next_pass_in_s=None)
     billed = "next         delete TPU g3 (when `tpuctl watch` or `tpuctl down` runs)"
     assert billed in status_lines(done, unbilled=False, width=0)
 
@@ -239,7 +239,7 @@ def test_ages_go_on_while_a_published_status_lies_there():
     assert found.workers[0].heartbeat_age_s == 33.0
     assert found.watcher.renewed_age_s == 32.0
     assert found.next_pass_in_s == 0.0
-    assert aged(body(**NEXT_TRY), 30.0, "the watcher").next_steps == ("TPU: next try in 15 s",)
+    assert aged(body(**NEXT_TRY), 30.0, "the watcher").upcoming[0].text == "TPU: next try in 15 s"
     assert found.ttl_remaining_s == 79970.0
     assert found.source == StatusSource(by="the watcher", age_s=30.0)
     assert aged(body(watcher=None, ttl_remaining_s=None), 30.0, "x").ttl_remaining_s is None

@@ -23,14 +23,15 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     user.up()
     user.cloud.model.preempt("demo-tpu-g1", notice=False)
     lost = user.run("status", "--json").document
-    assert (lost["waits"], lost["next_steps"][0].partition(":")[0]) == (False, "delete TPU demo-tpu-g1")
+    assert (lost["waits_for"], lost["next_changes"][0].partition(":")[0]) == ([], "delete TPU demo-tpu-g1")
     status, explained = user.run("status").out, user.run("explain").out
     assert "\nworker 0     last report: run, step 0, " in status
     assert "\njob: stopped with its TPU\n" in explained
 
     user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))
     user.watch(60)
-    assert user.run("status", "--json").document["waits"]
+    found = user.run("status", "--json").document
+    assert (found["next_changes"], found["waits_for"][0]["what"]) == ([], "TPU: next try")
     status = user.run("status").out
     assert "\nwaiting      TPU: next try (when a watcher runs" in status
     assert "\nnext " not in status
@@ -55,7 +56,7 @@ def test_a_stockout_names_the_command_that_lists_more_zones(user):
 
 def test_a_watcher_makes_its_changes_now_and_who_asks_the_cloud_sees_them_before():
     """`in 14 s` was said of a TPU that the watcher was requesting in that second."""
-    change = body(next_steps=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
+    change = body(next_changes=["create TPU g4: it is PREEMPTED"], next_pass_in_s=15.0)
     line = "next         create TPU g4: it is PREEMPTED"
     assert f"{line} (now)" in fitted(change, unbilled=True, wide=False, colour=False)
     asked = replace(change, source=FROM_CLOUD)

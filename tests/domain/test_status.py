@@ -31,7 +31,7 @@ BODY = {
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
     "safety_nets": [{"name": "TPU", "armed": False, "message": "nothing deletes it by itself"}],
-    "next_steps": ["TPU: CREATING"], "waits": True,
+    "next_changes": [],
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
     "target_steps": 400,
     "eta_s": 65.0,
@@ -45,7 +45,7 @@ BODY = {
 LATER_KEYS = (
     "message", "uncommitted_message", "rescued_message", "up", "deleted_at", "upper_usd", "unpriced",
     "checkpoint_step",
-    "eta_s", "deadline", "saves", "state", "resumes_from", "waits", "waits_for",
+    "eta_s", "deadline", "saves", "state", "resumes_from", "waits_for",
     "unused_incarnations", "safety_nets",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""

@@ -47,7 +47,8 @@ def test_a_silent_worker_is_one_wait_however_long_it_is_silent():
 
 def test_a_status_of_an_earlier_release_shows_its_sentences_as_they_are():
     """It has published no numbers."""
-    body = {key: value for key, value in BODY.items() if key != "waits_for"} | {
-        "next_steps": ["TPU: next try in 9 s"]
-    }
-    assert DeploymentStatus.from_dict(body).upcoming == (Wait("TPU: next try in 9 s"),)
+    earlier = {key: value for key, value in BODY.items() if key not in {"waits_for", "next_changes"}}
+    waited = DeploymentStatus.from_dict(earlier | {"next_steps": ["TPU: next try in 9 s"], "waits": True})
+    assert (waited.next_changes, waited.waits_for) == ((), (Wait("TPU: next try in 9 s"),))
+    changed = DeploymentStatus.from_dict(earlier | {"next_steps": ["create TPU g2"], "waits": False})
+    assert (changed.next_changes, changed.waits_for) == (("create TPU g2",), ())

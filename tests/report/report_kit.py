@@ -67,7 +67,7 @@ def facts(name="mine", *, event="TPU mine-tpu-g1 is PREEMPTED", message="", reas
         "incarnation": 3, "preemptions": 2, "resources": [], "watcher": None, "safety_nets": [],
         "next_pass_in_s": None,
         "budget_usd": None, "ttl_remaining_s": None, "sidecars": [], "source": {"by": "cloud", "age_s": 0.0},
-        "usd": 1.5, "next_steps": [], "target_steps": 400,
+        "usd": 1.5, "next_changes": [], "target_steps": 400,
         "workers": [{**worker, "checkpoint_age_s": 9.0, "heartbeat_age_s": 1.0}],
     })  # fmt: skip
     points = [(T + n, n, 4.0 - n / 200, 1 if n < 120 else 2 if n < 260 else 3) for n in range(1, 400, 5)]

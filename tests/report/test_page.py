@@ -105,7 +105,7 @@ def test_a_deployment_that_has_only_begun_has_a_page():
     bare = replace(
         found, record=changed(found.record, spans=(), outcome=None), heartbeats=(), events=(), losses={},
         status=replace(
-            found.status, outcome=None, workers=(), next_steps=("create node x: there is none",)
+            found.status, outcome=None, workers=(), next_changes=("create node x: there is none",)
         ),
         breakdown=replace(found.breakdown, items=(), uses={}),
         summary=replace(found.summary, goodput=None, steps=None, recoveries=()),
@@ -323,7 +323,7 @@ def test_the_page_of_a_deployment_that_is_down_says_so_and_shows_its_checkpoint(
     found = facts()
     status = replace(
         found.status, state=DeploymentState.DOWN, outcome=None, workers=(), checkpoint_step=1230,
-        next_steps=("create VM mine-vm: there is none yet",),
+        next_changes=("create VM mine-vm: there is none yet",),
     )  # fmt: skip
     summary = replace(found.summary, goodput=None)
     words = PageReader(page(replace(found, status=status, summary=summary))).words

@@ -101,7 +101,7 @@ class Metrics:
             # Cleared first, or a lost worker would keep its last values.
             gauge.clear()
         self._set("tpuctl_up", 0 if status.outcome else 1)
-        self._set("tpuctl_pending_changes", 0 if status.waits else len(status.next_steps))
+        self._set("tpuctl_pending_changes", len(status.next_changes))
         self._set("tpuctl_last_pass_timestamp_seconds", now)
         for name, key in SINGLE.items():
             self._set(name, getattr(status, key))

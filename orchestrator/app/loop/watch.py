@@ -122,7 +122,7 @@ class Publication:
         news = [
             status.outcome,
             status.resources,
-            status.next_steps,
+            status.upcoming,
             [(b.phase, b.step, b.committed_step) for b in heartbeats],
         ]
         now = session.clock.now()

@@ -131,11 +131,11 @@ def carries_out(watcher: WatcherStatus | None, world: World) -> bool:
 def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus | None) -> DeploymentStatus:
     """Return the status for one observation."""
     world, record, plan, spec = found.world, found.record, found.plan, session.spec
-    steps = tuple(
+    changes = tuple(
         f"{' '.join(filter(None, (c.verb.name.lower(), c.kind.title, c.name)))}: {c.message}"
         for c in plan.changes
     )
-    waits = () if steps else tuple(wait.later(0.0) for wait in plan.waits)
+    waits = () if changes else tuple(wait.later(0.0) for wait in plan.waits)
     goes_on = bool(record.started_at) and plan.outcome is None
     watched = watcher is not None and watcher.alive
     poll = float(spec.watch.poll)
@@ -163,8 +163,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
         safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
-        next_steps=steps or tuple(wait.text for wait in waits),
-        waits=bool(waits),
+        next_changes=changes,
         waits_for=waits,
         next_pass_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
         target_steps=spec.job.target_steps,

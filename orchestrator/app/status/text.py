@@ -137,7 +137,7 @@ def _newest_of_all(status: DeploymentStatus) -> int | None:
 
 def next_pass_text(status: DeploymentStatus) -> str:
     """Return when the next pass comes, "" without a watcher; changes that a watcher publishes are being made."""
-    when, changes = status.next_pass_in_s, bool(status.next_steps) and not status.waits
+    when, changes = status.next_pass_in_s, bool(status.next_changes)
     if when is None:
         return ""
     asked = status.source == FROM_CLOUD

@@ -86,7 +86,6 @@ def aged(status: DeploymentStatus, seconds: float, by: str) -> DeploymentStatus:
         workers=workers,
         watcher=watcher and replace(watcher, renewed_age_s=round(watcher.renewed_age_s + seconds, 1)),
         source=StatusSource(by=by, age_s=round(seconds, 1)),
-        next_steps=tuple(wait.text for wait in waits) or status.next_steps,
         waits_for=waits,
     )
 

@@ -47,7 +47,7 @@ def follow_status(
         nonlocal was_up
         body = newest()
         # The outcome alone is not the end: machines that are still being deleted are billed.
-        over = bool(body.outcome) and not body.next_steps
+        over = bool(body.outcome) and not body.upcoming
         # A deployment that is down from the start may be brought up while this waits.
         over |= body.state is DeploymentState.DELETED or (was_up and body.state is DeploymentState.DOWN)
         was_up |= body.up
@@ -116,7 +116,7 @@ def news_key(status: DeploymentStatus) -> tuple[Any, ...]:
     states = tuple((row.kind, row.name, row.state) for row in status.resources)
     phases = tuple(worker.phase for worker in status.workers)
     # Of a change its number: its reason may hold an age, which differs each time without being news.
-    waits = tuple((wait.what, wait.message) for wait in status.waits_for) or len(status.next_steps)
+    waits = tuple((wait.what, wait.message) for wait in status.waits_for) or len(status.next_changes)
     return status.state, states, phases, status.preemptions, waits
 
 
@@ -132,6 +132,6 @@ def news_line(status: DeploymentStatus) -> str:
         f"checkpoint at {saved}" if saved else "",
         f"{count} preemption{'' if count == 1 else 's'}",
         usd_range_text(status.usd, status.upper_usd),
-        f"{'waiting' if status.waits else 'next'}: {status.next_steps[0]}" if status.next_steps else "",
+        f"{'waiting' if status.waits_for else 'next'}: {status.upcoming[0].text}" if status.upcoming else "",
     ]
     return ", ".join(part for part in parts if part)

@@ -294,7 +294,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
     )
     # What is waited for is the case already: only the next check of it is to come.
-    label, again = ("waiting", "checked again ") if status.waits else ("next", "")
+    label, again = ("waiting", "checked again ") if status.waits_for else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
     for one in status.upcoming:
         text = f"{one.text}{after}"
@@ -303,11 +303,11 @@ def _end(status: DeploymentStatus) -> list[Field]:
             # nothing happens then.
             text = one.text if wait else f"{replace(one, in_s=None).text} ({when_text})"
         lines.append(Field(label, text))
-    if not status.next_steps and not status.outcome:
+    if not status.upcoming and not status.outcome:
         checks = f"; checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
         lines.append(Field("next", does))
-    if status.outcome in {"done", "uncommitted"} and not status.next_steps:
+    if status.outcome in {"done", "uncommitted"} and not status.upcoming:
         lines += _after(status.resources, uncommitted=status.outcome == "uncommitted")
     if status.ttl_remaining_s is not None:
         lines.append(Field("expires", f"in {span_text(status.ttl_remaining_s)} at the latest (watch.ttl)"))
