@@ -65,7 +65,7 @@ class TpuSpec:
 
 @dataclass(frozen=True)
 class VmSpec:
-    """The controller VM in the TPU's region."""
+    """The VM, in the TPU's region."""
 
     __pydantic_config__ = STRICT
 
@@ -352,7 +352,7 @@ class Spec:
     project: str | None = None
     """Google Cloud project. Default: GOOGLE_CLOUD_PROJECT or the credentials' project."""
     vm: VmSpec | Literal["none"] = field(default_factory=VmSpec)
-    """The controller VM, or none."""
+    """The VM, or none."""
     bucket: BucketSpec = field(default_factory=BucketSpec)
     """The bucket."""
     service_account: str | None = None
