@@ -1,4 +1,4 @@
-"""Read the logs of job and controller from the bucket, where they outlive the machines."""
+"""Read the job's log and the events from the bucket, where they outlive the machines."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

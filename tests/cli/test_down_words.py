@@ -112,7 +112,7 @@ def test_fetch_says_that_the_data_was_deleted_on_purpose_and_when(user):
     "words",
     [
         ("explain",), ("explain", "demo"), ("status", "demo"), ("report", "demo"), ("checkpoints",), ("logs",),
-        ("logs", "--controller"),
+        ("logs", "--events"),
     ],
     ids=" ".join,
 )  # fmt: skip

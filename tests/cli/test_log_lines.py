@@ -125,7 +125,7 @@ def test_each_worker_is_lost_for_itself_and_programs_get_the_log_alone(capsys):
     assert [row["line"] for row in rows] == [line for *_, line in lines]
 
 
-@pytest.mark.parametrize("words", [(), ("--controller",), ("-f",)])
+@pytest.mark.parametrize("words", [(), ("--events",), ("-f",)])
 def test_logs_before_up_name_what_is_missing(words, tmp_path):
     """Not the answer of Cloud Storage about a bucket that nobody has heard of."""
     with VirtualCloud(tmp_path).open() as cloud:

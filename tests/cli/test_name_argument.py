@@ -38,13 +38,13 @@ def test_watch_replaces_the_tpu_of_the_named_one(cloud, user):
 
 
 @pytest.mark.parametrize(
-    "words", [("logs",), ("logs", "--controller"), ("checkpoints",), ("checkpoints", "list")]
+    "words", [("logs",), ("logs", "--events"), ("checkpoints",), ("checkpoints", "list")]
 )
 def test_what_the_bucket_holds_is_shown_by_name(user, words):
     """The controller's log has the event of the named one's TPU; no file is missed."""
     said = user.type(*words, "other")
     assert said.code == 0, said.err
-    assert ("other-tpu-g1" in said.out) == ("--controller" in words)
+    assert ("other-tpu-g1" in said.out) == ("--events" in words)
     assert user.type(*words, "nobody").code == 2
 
 

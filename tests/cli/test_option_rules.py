@@ -30,7 +30,7 @@ WATCH_ALL = "watch --all"
         ("ssh --worker 0 --vm", "--worker and --vm exclude each other"),
         ("tunnel --worker 0 --vm 80", "--worker and --vm exclude each other"),
         ("logs --worker 0 --all-workers", "--worker and --all-workers exclude each other"),
-        ("logs --worker 0 --controller", "--worker and --controller exclude each other"),
+        ("logs --worker 0 --events", "--worker and --events exclude each other"),
         ("rehearse --fault notice --random 3", "--fault and --random exclude each other"),
         ("ssh-config --write --remove", "--write and --remove exclude each other"),
         ("ssh-config --write --remove -o x", "--write, --remove and --output exclude each other"),

@@ -213,7 +213,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert cloud("logs", "--tail", "0")[1] == ""
     assert "hello" in cloud("logs", "--since", "1h")[1]
     assert cloud("logs", "--since", "soon")[0] == 2
-    assert cloud("logs", "--controller", "--tail", "1")[1].count("\n") == 1
+    assert cloud("logs", "--events", "--tail", "1")[1].count("\n") == 1
     assert document(cloud("local", "status", "--json")[1])["running"]
 
     assert document(cloud("report", "--json", "-o", "r.html")[1])["file"] == "r.html"

@@ -78,7 +78,7 @@ def test_the_loop_on_the_vm_needs_no_other_computer(lab):
     lab.wait_for("the end", lambda: not [m for m in lab.machines() if m["running"]])
     record = json.loads(lab.read(".tpuctl/record.json"))
     assert record["history"]["outcome"] == "done"
-    reported = lab.tpuctl("logs", "--controller").out
+    reported = lab.tpuctl("logs", "--events").out
     assert "TPU e2e-tpu-g1 is PREEMPTED" in reported
     assert reported.index("Deleting TPU e2e-tpu-g2") < reported.index("Stopping VM e2e-vm")
     lab.tpuctl("down", "--yes", "--delete-data")

@@ -347,12 +347,12 @@ def test_the_log_says_that_a_watch_was_killed_and_another_one_took_its_place(clo
     """It is what one looks for after an accident; a watch that its user ended has said so itself."""
     user.up()
     user.watch(300)
-    assert "killed or cut off" not in user.run("logs", "--controller").out
+    assert "killed or cut off" not in user.run("logs", "--events").out
     late = cloud.clock.monotonic() + 200
     killed = user.watch(3600, kill=lambda *_: cloud.clock.monotonic() > late)
     assert killed.code is None
     user.watch(300)
-    said = [line for line in user.run("logs", "--controller").out.splitlines() if "killed or cut off" in line]
+    said = [line for line in user.run("logs", "--events").out.splitlines() if "killed or cut off" in line]
     assert len(said) == 1
     assert "`tpuctl watch` of" in said[0]
 

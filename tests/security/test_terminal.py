@@ -133,7 +133,7 @@ def test_no_command_repeats_what_steers_a_terminal(user):
         "incarnation": 1, "worker": 0, "workers": 1, "phase": "failed", "message": evil, "bundle": evil,
         "timings": {evil: 1.0},
     }).encode())  # fmt: skip
-    for words in ("status", "explain", "logs", "logs --controller", "cost", "checkpoints", "report", "watch"):
+    for words in ("status", "explain", "logs", "logs --events", "cost", "checkpoints", "report", "watch"):
         done = user.run(*words.split())
         assert not steers(done.out + done.err), words
     assert "\x1b]52" in user.run("logs", "--raw").out

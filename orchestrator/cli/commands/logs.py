@@ -28,19 +28,21 @@ from orchestrator.cli.param_types import WORKER, Time
 @click.option("--all-workers", is_flag=True, help="The same as --worker all.")
 @click.option("--raw", is_flag=True, help="As the job wrote it, with terminal control codes.")
 @click.option(
-    "--controller", is_flag=True, help="Print what tpuctl did, on any computer, not what the job wrote."
+    "--events",
+    is_flag=True,
+    help="Print the events: what tpuctl did, on any computer, not what the job wrote.",
 )
-@exclusive("--worker", "--all-workers", "--controller")
+@exclusive("--worker", "--all-workers", "--events")
 @name_argument
 def command(
     choice: Choice, follow: bool, tail: int | None, since: float | None, worker: int | None, all_workers: bool,
-    raw: bool, controller: bool, name: str | None,
+    raw: bool, events: bool, name: str | None,
 ) -> None:  # fmt: skip
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
 
     New lines are there after 30 s at the latest. The lines of a job have no times: --since prints a part of the
-    log whole if something was added to it in that time. With --controller each line has a time, and --since
+    log whole if something was added to it in that time. With --events each line has a time, and --since
     prints only newer lines. NAME is a deployment that this computer has brought up; without it, the one of the
     deployment file.
     """
@@ -49,7 +51,7 @@ def command(
     from orchestrator.cli.views.logs import JobLines, show_event
 
     reporter = EventPrinter(as_json=choice.as_json)
-    if controller:
+    if events:
         show = partial(show_event, as_json=choice.as_json)
         read_events_of(choice, show, reporter, name=name, follow=follow, tail=tail, seconds=since)
         return
