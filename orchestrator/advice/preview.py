@@ -128,7 +128,7 @@ class Preview:
             "changes": [
                 {**c.as_dict(), "name": self.title(c), "details": self.details(c)} for c in plan.changes
             ],
-            "waiting": list(plan.waiting),
+            "waits_for": [asdict(wait) for wait in plan.waits],
             "outcome": plan.outcome.value if plan.outcome else None,
             "message": plan.message,
             "labels": self.labels,

@@ -11,6 +11,7 @@ from orchestrator.domain import names
 from orchestrator.domain.machines.image_python import python_text
 from orchestrator.domain.machines.scopes import MACHINE_SCOPES, node_scopes
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
+from orchestrator.domain.wait import Wait
 from tests.planning.planning_kit import a_spec
 
 NODE = Change(Kind.NODE, Verb.CREATE, "demo-tpu-g3", "there is none yet", "europe-west4-a", 3)
@@ -26,6 +27,12 @@ def test_without_an_account_the_default_one_is_named_as_such():
     """Offline nobody knows the project's number."""
     assert view().account_text == "the project's default compute account, looked up by `up`"
     assert view(service_account="me@x").account_text == "me@x"
+
+
+def test_what_is_waited_for_has_its_seconds_as_a_number():
+    """As in `status --json`."""
+    waited = preview(a_spec(), Plan(waits=(Wait("TPU: next try", 20.0),)), load_catalog())
+    assert waited.as_dict()["waits_for"] == [{"what": "TPU: next try", "in_s": 20.0, "message": ""}]
 
 
 def test_the_bucket_has_its_real_name_as_soon_as_the_project_is_known():

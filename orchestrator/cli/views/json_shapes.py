@@ -48,6 +48,7 @@ _CHANGE = {
     "kind": str, "verb": str, "name": str, "zone": str, "incarnation": maybe(int), "message": str,
     "details": table(str),
 }  # fmt: skip
+_WAIT = {"what": str, "in_s": maybe(float), "message": str}
 _PRICE_LINE = {
     "what": str, "meter": str, "spot_usd": maybe(float), "on_demand_usd": maybe(float),
     "billed_usd": maybe(float), "upper_usd": maybe(float),
@@ -96,7 +97,7 @@ KINDS: Mapping[str, Any] = {
         "name": str, "state?": str, "project": maybe(str), "region": str, "zones": [str],
         "bucket": maybe(str),
         "bucket_location": str, "egress_usd_gib": table(maybe(float)),
-        "changes": [_CHANGE], "waiting": [str], "outcome": maybe(str), "message": str, "labels": object,
+        "changes": [_CHANGE], "waits_for": [_WAIT], "outcome": maybe(str), "message": str, "labels": object,
         "service_account": {"email": maybe(str), "message": str}, "scopes": [str],
         "secrets": table(str), "grants": [str], "safety_nets": [_SAFETY_NET],
         "price": {
@@ -202,7 +203,7 @@ KINDS: Mapping[str, Any] = {
         }],
         "checkpoint_step?": maybe(int), "resumes_from?": maybe(int),
         "watcher": object, "safety_nets?": [_SAFETY_NET], "next_changes": [str],
-        "waits_for?": [{"what": str, "in_s": maybe(float), "message": str}], "next_pass_in_s": maybe(float),
+        "waits_for?": [_WAIT], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "mode": str}), "saves?": maybe(_SAVES),
