@@ -63,6 +63,8 @@ NAMES = {
     "missing": "quota_missing, nodes_not_up",
     "next_steps": "next_changes; a step is one of the training",
     "waits": "waits_for",
+    "hourly": "price.lines",
+    "price_dates": "price.dates",
     "nodes_missing": "quota_missing",
     "ready": "nodes_up; READY is Google's state of a TPU",
 }

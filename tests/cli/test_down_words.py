@@ -294,7 +294,7 @@ def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
     assert (shown["usd"], shown["on_demand_usd"]) == (stored["usd"], stored["ondemand_usd"])
     assert shown["machines_upper_usd"] == stored["most_usd"]
     assert shown["upper_usd"] == pytest.approx(stored["most_usd"] + stored["uses"].get("storage", 0.0))
-    assert shown["hourly"][0]["on_demand_usd"] == pytest.approx(line["ondemand_usd"])
+    assert shown["price"]["lines"][0]["on_demand_usd"] == pytest.approx(line["ondemand_usd"])
 
 
 def test_the_report_tells_of_a_deployment_that_is_down(user):

@@ -72,8 +72,10 @@ class Cost:
             "preemptions_usd": self.breakdown.preemptions_usd,
             "saved_usd": self.breakdown.saved_usd,
             "lower_saved_usd": self.breakdown.lower_saved_usd,
-            "price_dates": dict(prices["dates"]),
-            "hourly": [line.as_dict() for line in self.breakdown.prices.lines],
+            "price": {
+                "lines": [line.as_dict() for line in self.breakdown.prices.lines],
+                "dates": dict(prices["dates"]),
+            },
             "deleted_at": self.deleted_at,
             "earlier": [{"usd": one.breakdown.usd, "deleted_at": one.deleted_at} for one in self.earlier],
         }

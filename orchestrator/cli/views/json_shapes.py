@@ -239,7 +239,7 @@ KINDS: Mapping[str, Any] = {
         "budget_usd": maybe(float), "budget_lasts_s": maybe(float), "preemptions_usd": float,
         "saved_usd": maybe(float), "lower_saved_usd": maybe(float), "to_ttl_upper_usd": maybe(float),
         "deleted_at": maybe(float), "earlier": [{"usd": float, "deleted_at": float}],
-        "price_dates": table(str), "hourly": [_PRICE_LINE],
+        "price": {"lines": [_PRICE_LINE], "dates": table(str)},
         "unwatched_ends": [{"name": str, "until": float, "observed_at": float, "upper_usd": float}],
     },
     "checkpoints": {
