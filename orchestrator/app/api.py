@@ -20,9 +20,9 @@ from orchestrator.app.down import take_down
 from orchestrator.app.fetch import WantedFiles, fetch_files
 from orchestrator.app.fleet import jobs
 from orchestrator.app.fleet.down import fleet_down
+from orchestrator.app.fleet.outputs import fetch_checkpoints
 from orchestrator.app.fleet.queue import fleet_to_read, submitted_job
 from orchestrator.app.fleet.report import results
-from orchestrator.app.fleet.results import fetch_results
 from orchestrator.app.fleet.up import fleet_up
 from orchestrator.app.fleet.usage import fleet_usage
 from orchestrator.app.fleet.watch import FleetWatch
@@ -223,7 +223,7 @@ class TpuFleet(_OfFile):
 
     def fetch(self, which: str, folder: str | Path) -> dict[int, Path]:
         """Copy the newest checkpoint of each task of a job, or of JOB/3; return the folders by task."""
-        found = fetch_results(self._choice, which, Path(folder), self._reporter)
+        found = fetch_checkpoints(self._choice, which, Path(folder), self._reporter)
         return {one.task: one.folder for one in found}
 
     def cost(self, *, by: Literal["job", "user"] = "job") -> dict[str, float]:

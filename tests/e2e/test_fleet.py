@@ -57,7 +57,7 @@ def test_a_task_whose_machine_is_lost_goes_on_from_its_checkpoint_on_another_nod
     # The last lines of the lost machine may be lost with it; no step was made twice.
     assert (made[-4:], len(set(made))) == ([5, 6, 7, 8], len(made))
     lab.tpuctl("fleet", "fetch", "one")
-    assert (lab.work / "one-results" / "0" / "model").read_text() == "8"
+    assert (lab.work / "one-checkpoints" / "0" / "model").read_text() == "8"
     watch.send_signal(signal.SIGINT)
     lab.end(watch, expect=None)
     lab.tpuctl("fleet", "down", "--yes")

@@ -99,7 +99,7 @@ def test_a_lost_slice_ends_the_attempt_on_all_and_they_start_together_from_one_c
         assert logs[1, worker] | logs[2, worker] == unbroken()
         assert list(logs[2, worker]) == [5, 6, 7, 8]
     lab.tpuctl("fleet", "fetch", "wide")
-    saved = sorted((lab.work / "wide-results" / "0").rglob("state-*"))
+    saved = sorted((lab.work / "wide-checkpoints" / "0").rglob("state-*"))
     assert [one.read_text() for one in saved] == [str(unbroken()[STEPS])] * WORKERS
     watch.send_signal(signal.SIGINT)
     lab.end(watch, expect=None)

@@ -289,26 +289,26 @@ def release(choice: Choice, job: str, user: str | None) -> None:
 @which_argument
 def logs(choice: Choice, which: str) -> None:
     """Show what a task has printed, across machines; of a whole job each line has the task's number."""
-    from orchestrator.app.fleet import results
+    from orchestrator.app.fleet import outputs
     from orchestrator.app.fleet.queue import job_and_task
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
     whole_job = job_and_task(which)[1] is None
-    if not results.read_log(choice, which, view.show_line(whole_job), EventPrinter()):
+    if not outputs.read_log(choice, which, view.show_line(whole_job), EventPrinter()):
         view.say_no_log(which)
 
 
 @command.command("fetch", cls=Command, short_help="Copy the newest checkpoints of tasks to this computer.")
 @deployment_options
 @which_argument
-@output_option("JOB-results", text="Where to write a folder for each task.", folder=True, exists=True)
+@output_option("JOB-checkpoints", text="Where to write a folder for each task.", folder=True, exists=True)
 @click.option("--uncommitted", is_flag=True, help="Copy the files that no checkpoint contains.")
 def fetch(choice: Choice, which: str, output: Path | None, uncommitted: bool) -> None:
     """Copy the newest checkpoint of a task, or of each task of a job, to this computer."""
-    from orchestrator.app.fleet import results
+    from orchestrator.app.fleet import outputs
     from orchestrator.cli.views import fleet as view
     from orchestrator.cli.views.event_lines import EventPrinter
 
-    found = results.fetch_results(choice, which, output, EventPrinter(), uncommitted_files=uncommitted)
+    found = outputs.fetch_checkpoints(choice, which, output, EventPrinter(), uncommitted_files=uncommitted)
     view.show_fetched(found, as_json=choice.as_json)

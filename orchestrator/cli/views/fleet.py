@@ -5,8 +5,8 @@ from dataclasses import asdict
 
 from orchestrator.app.fleet.down import FleetDown
 from orchestrator.app.fleet.jobs import Submitted
+from orchestrator.app.fleet.outputs import FetchedTask
 from orchestrator.app.fleet.plan import FleetPlan
-from orchestrator.app.fleet.results import FetchedTask
 from orchestrator.app.fleet.sessions import FleetPrice
 from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp

@@ -51,7 +51,7 @@ class FetchedTask:
     folder: Path
 
 
-def fetch_results(
+def fetch_checkpoints(
     choice: Choice, which: str, output: Path | None, reporter: Reporter, *, uncommitted_files: bool = False
 ) -> list[FetchedTask]:
     """
@@ -68,7 +68,9 @@ def fetch_results(
         held = _uncommitted(store) if uncommitted_files else _checkpoint(store, submission)
         if held is None:
             continue
-        folder = (output or Path(f"{name}-{'uncommitted' if uncommitted_files else 'results'}")) / str(task)
+        folder = (output or Path(f"{name}-{'uncommitted' if uncommitted_files else 'checkpoints'}")) / str(
+            task
+        )
         folder.parent.mkdir(parents=True, exist_ok=True)
         saved, download = held
         reporter.say(f"{name}/{task}: {download.what}, {size_text(download.size)}")
