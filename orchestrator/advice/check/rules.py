@@ -2,7 +2,16 @@
 
 from typing import Final
 
-from orchestrator.advice.check import device, exposure, installs, lost_writes, needs, room, saves, shapes
+from orchestrator.advice.check import (
+    device,
+    exposure,
+    installs,
+    lost_writes,
+    machine_size,
+    needs,
+    saves,
+    shapes,
+)
 from orchestrator.advice.check.findings import CheckFinding, CheckRule, SourceFacts
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
@@ -31,10 +40,10 @@ RULES: Final[tuple[CheckRule, ...]] = (
     needs.doubtful_setting,
     saves.save_interval,
     device.core_memory,
-    room.disk_room,
-    room.data_room,
-    room.fairseq_memory,
-    room.tokenizer_memory,
+    machine_size.disk_room,
+    machine_size.data_room,
+    machine_size.fairseq_memory,
+    machine_size.tokenizer_memory,
     installs.unpinned_torch,
     installs.torch_xla_pair,
     installs.python_pin,
