@@ -289,7 +289,7 @@ def test_the_rules_that_explain_prints_have_no_old_word():
 
 
 OTHERS = {
-    "tests/cli/test_update.py",  # the key of a stored file
+    "tests/cli/test_new_version.py",  # the key of a stored file
     "tests/conformance/ports_kit.py",
     "tests/formats/table.py",  # the column of docs/formats.md
 }

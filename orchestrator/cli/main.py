@@ -230,7 +230,7 @@ def main(args: list[str] | None = None) -> None:
     status = run(args)
     # Last: looking for a release must not change the status of the command.
     if sys.stderr is not None and sys.stderr.isatty():
-        from orchestrator.cli.update import report_newer
+        from orchestrator.cli.new_version import report_newer
 
         report_newer(sys.argv[1:] if args is None else args, __version__)
     # The same search once more at the end of the process, just before all memory is freed.

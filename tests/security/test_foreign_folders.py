@@ -13,7 +13,7 @@ from orchestrator.agent.machine import venv
 from orchestrator.app import local
 from orchestrator.app.source import bundle
 from orchestrator.app.this_computer import state_folders
-from orchestrator.cli import update
+from orchestrator.cli import new_version
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.trusted_folder import untrusted
 from orchestrator.domain.remote import Iap
@@ -147,13 +147,13 @@ def test_folders_are_made_for_this_user_whatever_the_umask(tmp_path, monkeypatch
     """Of the uv that is shared, of bundles, of gcloud's settings, of the word on a newer version."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "project").mkdir()
-    monkeypatch.setattr(update, "_ask_index", lambda _: None)
+    monkeypatch.setattr(new_version, "_ask_index", lambda _: None)
     before = os.umask(0)
     try:
         uv_program.shared_folder()
         bundle.build(tmp_path / "project", tmp_path / "state" / "bundles")
         iap._environment(Iap("p", "z", "vm", "wss://127.0.0.1:1/v4"), tmp_path / "relay" / "gcloud")
-        update._report(tmp_path / "words" / "tpuctl" / "update.json", "0.1.0", 1e9)
+        new_version._report(tmp_path / "words" / "tpuctl" / "update.json", "0.1.0", 1e9)
     finally:
         os.umask(before)
     folders = [path for path in tmp_path.rglob("*") if path.is_dir() and path != tmp_path / "project"]

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import __version__
-from orchestrator.cli import update
-from orchestrator.cli.update import DAY, INDEX, OFF, latest, newer, wanted
+from orchestrator.cli import new_version
+from orchestrator.cli.new_version import DAY, INDEX, OFF, latest, newer, wanted
 from tests.cli.cli_kit import ROOT
 from tests.kit.waiting import until
 
@@ -74,7 +74,7 @@ class UserTerminal:
 
     def __init__(self, folder, address):
         self.folder, self.address, self.variables = folder, address, {}
-        self.place = folder / "tpuctl" / "update.json"
+        self.stored = folder / "tpuctl" / "update.json"
 
     def type(self, *, piped=""):
         """Type a word that ends at once, and return what the terminal shows."""
@@ -94,12 +94,12 @@ class UserTerminal:
 
     def held(self):
         """Return what is remembered."""
-        return json.loads(self.place.read_bytes()) if self.place.exists() else {}
+        return json.loads(self.stored.read_bytes()) if self.stored.exists() else {}
 
     def remember(self, **held):
         """Be a terminal with a past."""
-        self.place.parent.mkdir(exist_ok=True)
-        self.place.write_text(json.dumps(held))
+        self.stored.parent.mkdir(exist_ok=True)
+        self.stored.write_text(json.dumps(held))
 
     def looked_up(self):
         """Wait until the other process has written down what it has found."""
@@ -199,29 +199,29 @@ def test_what_counts_as_newer(found, answer):
 def test_a_damaged_file_is_one_that_knows_nothing(text, tmp_path, monkeypatch, capsys):
     """The lookup begins again."""
     started = []
-    monkeypatch.setattr(update, "_ask_index", started.append)
-    place = tmp_path / "update.json"
-    place.write_text(text)
-    update._report(place, "0.1.0", 5 * DAY)
-    assert started == [place]
-    assert json.loads(place.read_text())["asked"] == 5 * DAY
+    monkeypatch.setattr(new_version, "_ask_index", started.append)
+    stored = tmp_path / "update.json"
+    stored.write_text(text)
+    new_version._report(stored, "0.1.0", 5 * DAY)
+    assert started == [stored]
+    assert json.loads(stored.read_text())["asked"] == 5 * DAY
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_cache_that_cannot_be_written_is_no_news(monkeypatch, tmp_path, capsys):
     """The command has ended as it has ended."""
     (tmp_path / "file").write_text("")
-    monkeypatch.setattr(update, "_state_path", lambda: tmp_path / "file" / "update.json")
-    monkeypatch.setattr(update, "wanted", lambda *_: True)
+    monkeypatch.setattr(new_version, "_state_path", lambda: tmp_path / "file" / "update.json")
+    monkeypatch.setattr(new_version, "wanted", lambda *_: True)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     started = []
-    monkeypatch.setattr(update, "_ask_index", started.append)
-    update.report_newer(("status",), "0.1.0")
+    monkeypatch.setattr(new_version, "_ask_index", started.append)
+    new_version.report_newer(("status",), "0.1.0")
     assert (capsys.readouterr(), started) == (("", ""), [])
 
 
 def test_the_file_in_the_cache_is_the_users(terminal):
     """Where platformdirs says that caches are."""
-    assert terminal.place == Path(terminal.folder) / "tpuctl" / "update.json"
+    assert terminal.stored == Path(terminal.folder) / "tpuctl" / "update.json"
     terminal.type()
-    assert terminal.place.exists()
+    assert terminal.stored.exists()
