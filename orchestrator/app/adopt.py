@@ -8,7 +8,7 @@ from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import observe
 from orchestrator.app.this_computer.known import spec_in
-from orchestrator.app.this_computer.same_place import check_place
+from orchestrator.app.this_computer.same_project import check_project_and_login
 from orchestrator.app.this_computer.state_folders import SPEC_FILE
 from orchestrator.app.up import Goal, UpOptions, bring_up
 from orchestrator.domain import names
@@ -141,7 +141,7 @@ def adopt_bucket(
     *at_down* says what `down --delete-data` does with it. Raise UsageError if it does not fit the deployment.
     """
     session = Session(choice, reporter)
-    check_place(choice, session.spec.name, session.project, session.folder)
+    check_project_and_login(choice, session.spec.name, session.project, session.folder)
     with reporter:
         found = _fitting_bucket(session, name, at_down)
     if found.bucket.labels.get(names.DEPLOYMENT_LABEL) == session.spec.name:

@@ -22,7 +22,7 @@ from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_files import PLAN_NAMES
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.status.status import judged, state_of, watcher_of
-from orchestrator.app.this_computer.same_place import check_place
+from orchestrator.app.this_computer.same_project import check_project_and_login
 from orchestrator.app.this_computer.state_folders import is_known
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
@@ -118,7 +118,7 @@ def _from_cloud(
     """Observe the cloud and plan what `up` would change; writes nothing but *out*."""
     session = Session(choice, reporter, spec, path)
     with reporter:
-        check_place(choice, session.spec.name, session.project, session.folder)
+        check_project_and_login(choice, session.spec.name, session.project, session.folder)
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     source = source_folder(session.path, session.spec)
     if out is not None and out.suffix not in PLAN_NAMES and out.resolve().is_relative_to(source):

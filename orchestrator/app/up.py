@@ -23,7 +23,7 @@ from orchestrator.app.source.job_data import (
 )
 from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.wanted import RUNS_AGAIN, build_artifacts, record_wanted, runs_again
-from orchestrator.app.this_computer.same_place import check_place
+from orchestrator.app.this_computer.same_project import check_project_and_login
 from orchestrator.domain import names
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Absent, Present, VmState
@@ -248,7 +248,7 @@ def _priced_first(
     session: Session, sets: tuple[DataSet, ...], show_price: Callable[[UpPrice], None], goal: Goal
 ) -> Callable[[UpPrice], None]:
     """Show the price of the expected changes; return a *show_price* for later that does nothing."""
-    check_place(session.choice, session.spec.name, session.project, session.folder)
+    check_project_and_login(session.choice, session.spec.name, session.project, session.folder)
     bundle, agent = build_artifacts(session, sets)
     with session.reporter:
         found = plan_up(session, bundle, agent)

@@ -14,7 +14,7 @@ from orchestrator.config.document import Document, parse
 from orchestrator.config.layers import lay
 from orchestrator.config.load import content, shown
 from orchestrator.config.rules.fleet import MAX_NODES
-from orchestrator.config.rules.place import NAME_PATTERN
+from orchestrator.config.rules.names_and_zones import NAME_PATTERN
 from orchestrator.config.setting_types import at
 from orchestrator.config.validate import validate
 from orchestrator.domain.spec import JobSpec

@@ -9,7 +9,7 @@ from typing import Any
 
 from orchestrator.config.adapter import adapter
 from orchestrator.config.rules.job import VARIABLE_PATTERN
-from orchestrator.config.rules.place import NAME_LENGTH, NAME_PATTERN
+from orchestrator.config.rules.names_and_zones import NAME_LENGTH, NAME_PATTERN
 from orchestrator.config.setting_types import Setting, settings
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.spec import Spec

@@ -13,7 +13,7 @@ ALL_ZONES = "-"
 """Location name that means all zones (docs/facts.md 1.3)."""
 
 
-class Placed(Protocol):
+class InZone(Protocol):
     """A resource in a zone."""
 
     @property
@@ -21,7 +21,7 @@ class Placed(Protocol):
         """Return the name of the zone, for example `us-central2-b`."""
 
 
-T = TypeVar("T", bound=Placed)
+T = TypeVar("T", bound=InZone)
 
 
 @dataclass(frozen=True)

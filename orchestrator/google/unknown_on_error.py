@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from orchestrator import threads
-from orchestrator.domain.all_zones import AllZones, ObservedAllZones, Placed
+from orchestrator.domain.all_zones import AllZones, InZone, ObservedAllZones
 from orchestrator.domain.observation import Absent, Observed, Present, Unknown
 from orchestrator.errors import MissingPermissionError, NotFoundError, Retry, TpuctlError, TransientError
 
 T = TypeVar("T")
-P = TypeVar("P", bound=Placed)
+P = TypeVar("P", bound=InZone)
 
 PARALLEL = 8
 """Zones that are listed in parallel."""

@@ -52,7 +52,7 @@ REFUSALS = {
         "docs/decisions/0016-ray-is-a-command-of-the-job.md",
         "not a setting",
     ): "a setting for Ray or another engine",
-    ("orchestrator/config/rules/place.py", "served by Compute Engine and GKE only"): "TPU7x",
+    ("orchestrator/config/rules/names_and_zones.py", "served by Compute Engine and GKE only"): "TPU7x",
     (
         "orchestrator/config/rules/fleet.py",
         "is not for fleets",

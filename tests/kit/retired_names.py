@@ -285,5 +285,7 @@ RETIRED = {
     "expires_at": "self_delete_at; `expires_at` is its key in the stored record",
     "run_expire": "run_self_delete",
     "expire_cron": "self_delete_cron",
+    "check_place": "check_project_and_login",
+    "Placed": "InZone",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -10,8 +10,8 @@ import pytest
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
-from orchestrator.app.this_computer import same_place
-from orchestrator.app.this_computer.same_place import ACCOUNT, check_place, store_account
+from orchestrator.app.this_computer import same_project
+from orchestrator.app.this_computer.same_project import ACCOUNT, check_project_and_login, store_account
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.starter import RECIPES, init_text
 from orchestrator.domain.observation import Absent
@@ -31,7 +31,7 @@ def here(tmp_path, monkeypatch):
     """Give a computer on which the deployment `demo` was brought up in project-a by a@x."""
     monkeypatch.setenv("TPUCTL_STATE_DIR", str(tmp_path))
     session = opened("project-a")
-    monkeypatch.setattr(same_place, "login_of", lambda cloud: "a@x")
+    monkeypatch.setattr(same_project, "login_of", lambda cloud: "a@x")
     store_account(session.folder, "gcp")
     up(session)
     return monkeypatch
@@ -46,7 +46,7 @@ def opened(project, cloud="gcp"):
 
 def guard(session):
     """Ask as each command that acts does."""
-    check_place(session.choice, session.spec.name, session.project, session.folder)
+    check_project_and_login(session.choice, session.spec.name, session.project, session.folder)
 
 
 def up(session, **record):
@@ -70,7 +70,7 @@ def up(session, **record):
 )
 def test_another_project_or_login_is_refused(here, project, login, reported):
     """Six combinations; a login that is not known proves nothing. The named flag lets all of them through."""
-    here.setattr(same_place, "login_of", lambda cloud: login)
+    here.setattr(same_project, "login_of", lambda cloud: login)
     session = opened(project)
     if reported:
         with pytest.raises(UsageError, match=re.escape(reported)) as caught:

@@ -9,7 +9,7 @@ from orchestrator.app.context.reporter import Reporter, Style
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.this_computer.known import billed
 from orchestrator.app.this_computer.quick_status import keep_mark
-from orchestrator.app.this_computer.same_place import store_account
+from orchestrator.app.this_computer.same_project import store_account
 from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum

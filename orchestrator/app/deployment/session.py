@@ -16,7 +16,7 @@ from orchestrator.app.prices import catalog_for
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.app.this_computer.known import spec_of
 from orchestrator.app.this_computer.process_lock import only_here
-from orchestrator.app.this_computer.same_place import check_place, check_record, own_agent
+from orchestrator.app.this_computer.same_project import check_project_and_login, check_record, own_agent
 from orchestrator.app.this_computer.state_folders import on_machine, own_address, record_key, state_folder
 from orchestrator.clock import SteadyClock, SystemClock
 from orchestrator.config.layers import overrides_of
@@ -341,7 +341,7 @@ class Session:
         """
         # `expire` uses the spec stored in this folder, so it cannot be about another deployment.
         if command != "expire":
-            check_place(self.choice, self.spec.name, self.project, self.folder)
+            check_project_and_login(self.choice, self.spec.name, self.project, self.folder)
         self.holder = this_process(command, self.clock.now(), yields)
         wish = lambda: self.lease.wish()  # noqa: E731, PLW0108 - the lease is made only when it is needed
         # The local lock first: it needs no API call, and its holder can be asked to yield.

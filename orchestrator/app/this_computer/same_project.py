@@ -24,7 +24,7 @@ ACCOUNT = "account"
 """File beside the record with the login that brought the deployment up, if known."""
 
 
-def check_place(choice: Choice, name: str, project: str, folder: Path) -> None:
+def check_project_and_login(choice: Choice, name: str, project: str, folder: Path) -> None:
     """Raise UsageError if this computer knows the deployment under another project or login."""
     if choice.account_override:
         return

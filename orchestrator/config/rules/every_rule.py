@@ -8,8 +8,8 @@ from orchestrator.config.rules import (
     job,
     loop,
     memory,
+    names_and_zones,
     notify,
-    place,
     request,
     secret_names,
     sidecar,
@@ -21,7 +21,7 @@ from orchestrator.domain.spec import Spec
 
 RULES = (
     *bounds.RULES,
-    *place.RULES,
+    *names_and_zones.RULES,
     *request.RULES,
     *job.RULES,
     *secret_names.RULES,

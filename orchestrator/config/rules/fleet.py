@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from orchestrator.config.rules.place import NAME_LENGTH
+from orchestrator.config.rules.names_and_zones import NAME_LENGTH
 from orchestrator.config.rules.rule import SettingFinding, SettingRule
 from orchestrator.config.setting_types import at
 from orchestrator.domain.catalog import Catalog
