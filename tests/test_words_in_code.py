@@ -109,8 +109,6 @@ WHERE = {
         "orchestrator/emulator/http/secrets.py",
         "orchestrator/emulator/state/kernel.py",
     },
-    # A SavedPlace, as heartbeats have it.
-    "place": {"orchestrator/agent/checkpoints/uncommitted.py", "orchestrator/agent/attempt/rescue.py"},
     "Status": {"orchestrator/emulator/state/values/instance.py"},
     "sweep": {"orchestrator/report/sweep_plots.py"},
     # A key of a cache's manifest, and the folders that it is written from.

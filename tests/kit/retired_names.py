@@ -287,5 +287,6 @@ RETIRED = {
     "expire_cron": "self_delete_cron",
     "check_place": "check_project_and_login",
     "Placed": "InZone",
+    "SavedPlace": "FolderKind",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

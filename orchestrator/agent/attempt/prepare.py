@@ -17,7 +17,7 @@ from orchestrator.agent.machine.venv import own_python
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import is_plain
-from orchestrator.contract.bucket.uncommitted_manifest import SavedPlace, UncommittedFile, outputs_before
+from orchestrator.contract.bucket.uncommitted_manifest import FolderKind, UncommittedFile, outputs_before
 from orchestrator.contract.formats.outputs import outputs_in
 from orchestrator.contract.machine_errors import AgentError, DamagedError, SliceSizeError, TransientError
 
@@ -110,24 +110,24 @@ def restore_outputs(context: AgentContext) -> None:
     # An agent that was killed may have left a part of a file here.
     shutil.rmtree(str(temporary), ignore_errors=True)
     temporary.mkdir()
-    start, count = f"{SavedPlace.CHECKPOINTS.value}/", 0
+    start, count = f"{FolderKind.CHECKPOINTS.value}/", 0
     for stored in files.values():
         # A name with `//` would become an absolute path, and `/` would leave the folder.
         if not stored.name.startswith(start) or not is_plain(stored.name[len(start) :]):
             continue
-        place, target = temporary / "file", folder / stored.name[len(start) :]
+        downloaded, target = temporary / "file", folder / stored.name[len(start) :]
         try:
-            digest = context.bucket.download(stored.object, place, stored.size)
+            digest = context.bucket.download(stored.object, downloaded, stored.size)
         except DamagedError as error:
             say(f"{stored.name} does not come back: {error}")
             continue
-        if place.stat().st_size != stored.size or digest != stored.sha256:
+        if downloaded.stat().st_size != stored.size or digest != stored.sha256:
             say(f"{stored.name} does not come back: the bucket holds other bytes than were saved")
             continue
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
             # Renamed only after its checksum is right: a job that is killed here finds whole files only.
-            place.replace(target)
+            downloaded.replace(target)
         except OSError as error:
             if error.errno not in NO_PLACE:
                 raise

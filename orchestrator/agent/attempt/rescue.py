@@ -22,8 +22,8 @@ from orchestrator.agent.side_threads import say
 from orchestrator.contract.backoff import retried
 from orchestrator.contract.bucket.object_names import UNCOMMITTED
 from orchestrator.contract.bucket.uncommitted_manifest import (
+    FolderKind,
     RescueMoment,
-    SavedPlace,
     Skip,
     Skipped,
     UncommittedFile,
@@ -124,18 +124,18 @@ class Rescue:
         """Put what is in the bucket into the heartbeat."""
         saves = [one.name for one in manifest.files if save_like(one.name.rpartition("/")[2])]
         shown = [*saves, *(one.name for one in manifest.files), ""][0]
-        place, _, name = shown.partition("/")
+        kind, _, name = shown.partition("/")
         if not shown and self._context.heartbeat.get("uncommitted_place") == BUCKET:
-            place, name = BUCKET, str(self._context.heartbeat.get("uncommitted"))
+            kind, name = BUCKET, str(self._context.heartbeat.get("uncommitted"))
         self._context.heartbeat.set(
             uncommitted_files=len(manifest.files), uncommitted_bytes=manifest.size,
-            uncommitted_complete=manifest.complete, uncommitted=name, uncommitted_place=place,
-            uncommitted_state=self.state_of(place, name),
+            uncommitted_complete=manifest.complete, uncommitted=name, uncommitted_place=kind,
+            uncommitted_state=self.state_of(kind, name),
         )  # fmt: skip
 
-    def state_of(self, place: str, name: str) -> str:
+    def state_of(self, kind: str, name: str) -> str:
         """Return the state of the save that contains a file of the checkpoint folder, "" if none does."""
-        if place != SavedPlace.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
+        if kind != FolderKind.CHECKPOINTS.value or self._settings.checkpoints.in_bucket:
             return ""
         with contextlib.suppress(OSError):
             for one in self._context.local.checkpoints():
@@ -254,7 +254,7 @@ class Rescue:
         prefix = self._context.checkpoints.prefix()
         sizes = self._context.bucket.sizes(prefix)
         return [
-            UncommittedFile(f"{SavedPlace.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
+            UncommittedFile(f"{FolderKind.CHECKPOINTS.value}/{name[len(prefix) :]}", size, "", name)
             for name, size in sorted(sizes.items())
             if not name.endswith("/")
         ]
@@ -299,7 +299,7 @@ def read_manifests(bucket: JobBucket, incarnation: int) -> List[UncommittedManif
 
 QUIET = 4
 """Heartbeats that a save may exist without any commit before it is reported."""
-_Named = Tuple[SavedPlace, str]
+_Named = Tuple[FolderKind, str]
 
 
 class Uncommitted:
@@ -325,12 +325,12 @@ class Uncommitted:
         quiet = QUIET * self._context.settings.heartbeat_interval
         # Report the newest one, which matters most.
         lying = [one for one in named if now - self._found_at[one] >= quiet]
-        place, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
-        state = self._rescue.state_of(place, name)
+        kind, name = (lying[0][0].value, lying[0][1]) if lying else ("", "")
+        state = self._rescue.state_of(kind, name)
         if not name and not self._context.settings.worker:
             name = stray_in(self._context.bucket, self._since())
-            place = BUCKET if name else ""
-        heartbeat.set(uncommitted=name, uncommitted_place=place, uncommitted_state=state)
+            kind = BUCKET if name else ""
+        heartbeat.set(uncommitted=name, uncommitted_place=kind, uncommitted_state=state)
 
     def _names(self) -> List[_Named]:
         """Return files that look like saves and are not about to be committed, newest first."""
@@ -339,14 +339,14 @@ class Uncommitted:
             names, folders = self._context.bucket.level(prefix)
             saves = [one[len(prefix) :] for one in names if checkpoint_like(one.rpartition("/")[2])]
             inner = [one[len(prefix) :].rstrip("/") for one in folders]
-            return [(SavedPlace.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
+            return [(FolderKind.CHECKPOINTS, one) for one in (*saves, *filter(save_folder_like, inner))]
         found, _ = self._rescue.found(None, self._since())
         whole = self._whole()
         return [
-            (one.place, one.relative) for one in found
-            if (one.save_like or (one.place is SavedPlace.CHECKPOINTS and may_hold_state(one.path.name)))
-            and one.place is not SavedPlace.QUARANTINE
-            and not (one.place is SavedPlace.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
+            (one.kind, one.relative) for one in found
+            if (one.save_like or (one.kind is FolderKind.CHECKPOINTS and may_hold_state(one.path.name)))
+            and one.kind is not FolderKind.QUARANTINE
+            and not (one.kind is FolderKind.CHECKPOINTS and any(_within(one.relative, name) for name in whole))
         ]  # fmt: skip
 
     def _whole(self) -> Set[str]:

@@ -13,7 +13,7 @@ from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.cloud.transport import seconds_of
 from orchestrator.agent.settings import Settings
 from orchestrator.contract.bucket.object_names import OURS
-from orchestrator.contract.bucket.uncommitted_manifest import SavedPlace, Skip, Skipped
+from orchestrator.contract.bucket.uncommitted_manifest import FolderKind, Skip, Skipped
 from orchestrator.contract.formats.reading.save_like import (
     LARGE,
     checkpoint_like,
@@ -34,9 +34,9 @@ _FOREIGN = frozenset({"__pycache__", "node_modules", "site-packages", "venv", "l
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file that no checkpoint contains: its place, its path below that, and its modification time."""
+    """A file that no checkpoint contains: its kind of folder, its path below that, and its modification time."""
 
-    place: SavedPlace
+    kind: FolderKind
     relative: str
     path: Path
     modified: int
@@ -44,7 +44,7 @@ class FoundFile:
     @property
     def name(self) -> str:
         """Return the file's name in the bucket."""
-        return f"{self.place.value}/{self.relative}"
+        return f"{self.kind.value}/{self.relative}"
 
     @property
     def save_like(self) -> bool:
@@ -58,8 +58,8 @@ class FoundFile:
             size = self.path.stat().st_size
         except OSError:
             return False
-        name, apart = self.path.name, self.place in (SavedPlace.HOME, SavedPlace.QUARANTINE)
-        belongs = self.place is SavedPlace.CHECKPOINTS and size > LARGE and not is_log(name)
+        name, apart = self.path.name, self.kind in (FolderKind.HOME, FolderKind.QUARANTINE)
+        belongs = self.kind is FolderKind.CHECKPOINTS and size > LARGE and not is_log(name)
         return self.save_like or belongs or (not apart and (checkpoint_like(name) or maybe_save(name, size)))
 
 
@@ -78,8 +78,8 @@ def find_uncommitted(
     """
     found: List[FoundFile] = []
     skipped: List[Skipped] = []
-    for place, root, wanted, barred in _roots(settings, local, committed, since, home):
-        for one in _walk(place, root, wanted, barred, bounded=place in (SavedPlace.WORK, SavedPlace.HOME)):
+    for kind, root, wanted, barred in _roots(settings, local, committed, since, home):
+        for one in _walk(kind, root, wanted, barred, bounded=kind in (FolderKind.WORK, FolderKind.HOME)):
             if isinstance(one, FoundFile):
                 found.append(one)
             else:
@@ -94,17 +94,17 @@ _Wanted = Callable[[str, os.stat_result], bool]
 
 def _roots(
     settings: Settings, local: LocalCheckpoints, committed: Optional[int], since: float, home: str
-) -> Iterator[Tuple[SavedPlace, Path, _Wanted, Set[Path]]]:
+) -> Iterator[Tuple[FolderKind, Path, _Wanted, Set[Path]]]:
     """Yield each folder to search, a test for its files, and the folders below it to skip."""
     layout = settings.layout
     ours = {layout.bundles, layout.quarantine, layout.log.parent, layout.status.parent}
     barred: Set[Path] = set()
     if not settings.checkpoints.in_bucket:
         in_commit = _committed(local, committed)
-        yield SavedPlace.CHECKPOINTS, local.folder, lambda name, _: not in_commit(name), set()
+        yield FolderKind.CHECKPOINTS, local.folder, lambda name, _: not in_commit(name), set()
         barred.add(_real(local.folder))
     if committed is None:
-        yield SavedPlace.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
+        yield FolderKind.QUARANTINE, layout.quarantine, lambda _name, _state: True, set()
 
     def a_save(name: str, state: os.stat_result) -> bool:
         *folders, last = name.split("/")
@@ -119,9 +119,9 @@ def _roots(
 
     work = _real(layout.current)
     if since:
-        yield SavedPlace.WORK, work, maybe_a_save, barred
+        yield FolderKind.WORK, work, maybe_a_save, barred
     if since and home:
-        yield SavedPlace.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
+        yield FolderKind.HOME, _real(Path(home)), a_save, {_real(one) for one in ours} | barred
 
 
 def _is_model(name: str, size: int) -> bool:
@@ -148,7 +148,7 @@ def _committed(local: LocalCheckpoints, committed: Optional[int]) -> Callable[[s
 
 
 def _walk(
-    place: SavedPlace, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
+    kind: FolderKind, root: Path, wanted: _Wanted, barred: Set[Path], *, bounded: bool
 ) -> Iterator["FoundFile | Skipped"]:
     """
     Yield the wanted files below *root*; links are listed, never followed.
@@ -169,15 +169,15 @@ def _walk(
             count += 1
             if bounded and count > MAX_FILES:
                 return
-            one = _judged(place, root, here / name, wanted)
+            one = _judged(kind, root, here / name, wanted)
             # In a folder that is not the job's alone, files that cannot be uploaded are not reported.
             if one is not None and (isinstance(one, FoundFile) or not bounded):
                 yield one
 
 
-def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "FoundFile | Skipped | None":
+def _judged(kind: FolderKind, root: Path, path: Path, wanted: _Wanted) -> "FoundFile | Skipped | None":
     relative = path.relative_to(root).as_posix()
-    name = f"{place.value}/{relative}"
+    name = f"{kind.value}/{relative}"
     try:
         # lstat: a link may lead to the whole disk.
         state = path.lstat()
@@ -196,7 +196,7 @@ def _judged(place: SavedPlace, root: Path, path: Path, wanted: _Wanted) -> "Foun
         return Skipped(name, Skip.SYMLINK)
     if not stat.S_ISREG(state.st_mode):
         return Skipped(name, Skip.SPECIAL)
-    return FoundFile(place, relative, path, state.st_mtime_ns)
+    return FoundFile(kind, relative, path, state.st_mtime_ns)
 
 
 def _real(path: Path) -> Path:

@@ -41,9 +41,9 @@ class RescueMoment(enum.Enum):
     NOTICE = "notice"
 
 
-class SavedPlace(enum.Enum):
+class FolderKind(enum.Enum):
     """
-    Where a file lay; the value is the first folder of its name.
+    The kind of folder in which a file lay; the value is the first folder of its name.
 
     QUARANTINE is where doubtful checkpoints are moved, WORK the job's working folder, HOME its home.
     """
@@ -68,7 +68,7 @@ class Skip(enum.Enum):
 @dataclass(frozen=True)
 class UncommittedFile:
     """
-    One file by place and path, with its size in bytes, its sha256 in hex and its object.
+    One file by kind of folder and path, with its size in bytes, its sha256 in hex and its object.
 
     *sha256* is empty for an object that the job wrote to the bucket itself.
     """
@@ -176,12 +176,12 @@ def _uncommitted(value: Mapping[str, Any]) -> UncommittedManifest:
 
 
 def _file(value: Mapping[str, Any]) -> UncommittedFile:
-    name, sha256, place = value["name"], value["sha256"], str(value["object"])
-    if not is_plain(name) or not is_plain(place) or (sha256 and not SHA256.fullmatch(sha256)):
+    name, sha256, object_name = value["name"], value["sha256"], str(value["object"])
+    if not is_plain(name) or not is_plain(object_name) or (sha256 and not SHA256.fullmatch(sha256)):
         raise ValueError(f"file {name!r}")
     # A lone surrogate (JSON may hold one) is in the name of no object and no file.
-    (name + place).encode()
-    return UncommittedFile(name, size_of(value["size"]), sha256, place)
+    (name + object_name).encode()
+    return UncommittedFile(name, size_of(value["size"]), sha256, object_name)
 
 
 def free_name(incarnation: int, worker: int, name: str, taken: Mapping[str, UncommittedFile]) -> str:
