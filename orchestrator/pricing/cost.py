@@ -24,6 +24,11 @@ class Meter(Enum):
     VM = "vm"
     DISK = "disk"
 
+    @property
+    def word(self) -> str:
+        """Return the word that `--json` prints; the costs of deleted deployments are kept with the value."""
+        return "tpu" if self is Meter.NODE else self.value
+
 
 @dataclass(frozen=True)
 class PriceLine:
@@ -46,7 +51,7 @@ class PriceLine:
         """Return the line as `--json` prints it."""
         return {
             "what": self.what,
-            "meter": self.meter.value,
+            "meter": self.meter.word,
             "spot_usd": _cents(self.spot_usd),
             "on_demand_usd": _cents(self.on_demand_usd),
             "billed_usd": _cents(self.billed_usd),

@@ -294,6 +294,7 @@ def test_a_bill_is_stored_under_the_keys_of_earlier_ones(user):
     assert (shown["usd"], shown["on_demand_usd"]) == (stored["usd"], stored["ondemand_usd"])
     assert shown["machines_upper_usd"] == stored["most_usd"]
     assert shown["upper_usd"] == pytest.approx(stored["most_usd"] + stored["uses"].get("storage", 0.0))
+    assert (line["meter"], shown["price"]["lines"][0]["meter"]) == ("node", "tpu")
     assert shown["price"]["lines"][0]["on_demand_usd"] == pytest.approx(line["ondemand_usd"])
 
 
