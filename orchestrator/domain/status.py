@@ -134,11 +134,16 @@ class WatcherStatus:
 
 @dataclass(frozen=True)
 class SafetyNet:
-    """One safety net: the resource it ends, whether it is armed, and in *message* when, or why not."""
+    """One safety net: the kind of resource it ends, whether it is armed, and in *message* when, or why not."""
 
     name: str
     armed: bool
     message: str
+
+    @property
+    def title(self) -> str:
+        """Return the kind for people."""
+        return kind_title(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +190,7 @@ _EARLIER = {
 }
 """Words of an outcome in what earlier versions published."""
 _EARLIER_KINDS = {"TPU": "tpu", "VM": "vm"}
-"""Kinds of resources in what earlier versions published."""
+"""Kinds of resources, also of safety nets, in what earlier versions published."""
 FROM_CLOUD = StatusSource(by="cloud", age_s=0.0)
 
 
@@ -266,7 +271,10 @@ class DeploymentStatus:
             "next_changes": tuple(body["next_changes"] if "next_changes" in body else _earlier_changes(body)),
             "waits_for": _waits_of(body),
             "safety_nets": tuple(
-                SafetyNet(**_fields_of(SafetyNet, row)) for row in body.get("safety_nets", ())
+                SafetyNet(
+                    **_fields_of(SafetyNet, {**row, "name": _EARLIER_KINDS.get(row["name"], row["name"])})
+                )
+                for row in body.get("safety_nets", ())
             ),
             "watcher": _parsed(WatcherStatus, body["watcher"]),
             "deadline": _parsed(DeadlineStatus, body.get("deadline")),

@@ -3,6 +3,7 @@
 from datetime import datetime, timezone
 
 from orchestrator.domain.names import takes_vm
+from orchestrator.domain.plan import Kind
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import SafetyNet
 
@@ -18,15 +19,19 @@ def safety_nets(spec: Spec, started_at: float = 0.0) -> tuple[SafetyNet, ...]:
 
 def _vm(spec: Spec) -> SafetyNet:
     if spec.vm == "none":
-        return SafetyNet("VM", False, "there is no VM")
+        return SafetyNet(Kind.VM.word, False, "there is no VM")
     if takes_vm(spec):
         return SafetyNet(
-            name="VM", armed=False, message="it has no limit at Google: it was adopted, not made by tpuctl"
+            name=Kind.VM.word,
+            armed=False,
+            message="it has no limit at Google: it was adopted, not made by tpuctl",
         )
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
     return SafetyNet(
-        name="VM", armed=True, message=f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)"
+        name=Kind.VM.word,
+        armed=True,
+        message=f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)",
     )
 
 
@@ -34,19 +39,19 @@ def _node(spec: Spec, started_at: float) -> SafetyNet:
     if not spec.watch.self_delete:
         if spec.tpu.request == "flex-start":
             return SafetyNet(
-                name="TPU",
+                name=Kind.NODE.word,
                 armed=True,
                 message=f"Google deletes it {_run(spec)} after it was given (flex-start)",
             )
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
         return SafetyNet(
-            name="TPU",
+            name=Kind.NODE.word,
             armed=False,
             message="nothing deletes it by itself (to change that: watch.self_delete: true)",
         )
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
     when = f"{end:%Y-%m-%d %H:%M} UTC" if started_at else f"{spec.watch.ttl}"
-    return SafetyNet("TPU", True, f"it deletes itself after {when} and at most ten minutes")
+    return SafetyNet(Kind.NODE.word, True, f"it deletes itself after {when} and at most ten minutes")
 
 
 def _run(spec: Spec) -> str:

@@ -30,7 +30,7 @@ BODY = {
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "safety_nets": [{"name": "TPU", "armed": False, "message": "nothing deletes it by itself"}],
+    "safety_nets": [{"name": "tpu", "armed": False, "message": "nothing deletes it by itself"}],
     "next_changes": [],
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
     "target_steps": 400,
@@ -54,6 +54,7 @@ EARLIER = {
     "auto_delete": "off (watch.self_delete)",
     "unclaimed": "1 file",
     "resources": [BODY["resources"][0] | {"kind": "VM"}],
+    "safety_nets": [BODY["safety_nets"][0] | {"name": "TPU"}],
 }  # fmt: skip
 """Keys and values that it had instead."""
 EARLIER_OF_WORKER = {
@@ -89,7 +90,10 @@ def test_what_an_earlier_release_published_is_read():
         "uncommitted",
         DeploymentState.UNCOMMITTED,
     )
-    assert [row.kind for row in found.resources] == ["vm"]
+    assert ([row.kind for row in found.resources], [net.name for net in found.safety_nets]) == (
+        ["vm"],
+        ["tpu"],
+    )
     assert (found.uncommitted_message, found.rescued_message) == ("a.pt is nowhere", "1 file")
     assert (found.upper_usd, found.checkpoint_step, found.up, found.unpriced) == (0.0438, 50, True, ())
     assert (

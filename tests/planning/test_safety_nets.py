@@ -23,9 +23,9 @@ def test_the_plan_tells_each_safety_net_and_whether_it_is_armed():
     def armed(wanted):
         return {net.name: net.armed for net in safety_nets(wanted)}
 
-    assert armed(spec()) == {"VM": True, "TPU": False, "all": True}
-    assert armed(ARMED) == {"VM": True, "TPU": True, "all": True}
-    assert armed(replace(ARMED, vm="none"))["VM"] is False
+    assert armed(spec()) == {"vm": True, "tpu": False, "all": True}
+    assert armed(ARMED) == {"vm": True, "tpu": True, "all": True}
+    assert armed(replace(ARMED, vm="none"))["vm"] is False
     assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].message
     shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["safety_nets"]
     assert [net["armed"] for net in shown] == [True, True, True]
@@ -79,7 +79,7 @@ def test_a_flex_start_tpu_ends_by_itself():
         wanted = replace(base, tpu=tpu)
         for net in (safety_nets(wanted)[1], safety_nets(wanted, 1.0)[1]):
             assert (net.name, net.armed, f"{lifetime} after it was given" in net.message) == (
-                "TPU",
+                "tpu",
                 True,
                 True,
             )

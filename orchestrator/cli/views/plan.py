@@ -287,9 +287,9 @@ def _for_next_machine(preview: Preview) -> list[str]:
 
 def _without_tpuctl(preview: Preview) -> list[str]:
     """Return lines about what stops the billing when tpuctl no longer runs, first what nothing stops."""
-    nets = [net for net in safety_nets(preview.spec) if net.name != "VM" or preview.spec.vm != "none"]
+    nets = [net for net in safety_nets(preview.spec) if net.name != "vm" or preview.spec.vm != "none"]
     shown = [
-        f"  {net.name + ':':<4} {'yes' if net.armed else 'NO'}, {net.message}"
+        f"  {net.title + ':':<4} {'yes' if net.armed else 'NO'}, {net.message}"
         for net in sorted(nets, key=lambda net: net.armed)
     ]
     return ["Does the cost end when no watcher runs?", *shown]

@@ -287,8 +287,8 @@ def _end(status: DeploymentStatus) -> list[Field]:
     lines = [Field("watcher", text)] if (text := watcher_text(status)) else []
     cure = _watcher_cure(status)
     if cure:
-        nets = [net for net in status.safety_nets if net.name == "TPU"]
-        lines += [Field("safety net", f"{net.name}: {net.message}") for net in nets]
+        nets = [net for net in status.safety_nets if net.name == "tpu"]
+        lines += [Field("safety net", f"{net.title}: {net.message}") for net in nets]
     wait = next_pass_text(status)
     when_text = wait or (
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
