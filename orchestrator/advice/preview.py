@@ -246,7 +246,7 @@ def _vm(preview: Preview) -> dict[str, str]:
     hidden = "internal only: SSH goes through Identity-Aware Proxy"
     way = {"address": "external and internal" if vm.external_ip else hidden}
     shape = {
-        "machine": f"{vm.machine}, {capacity}",
+        "machine type": f"{vm.machine_type}, {capacity}",
         "disk": f"{vm.disk_gb} GB",
         **_python(preview, "vm"),
         **way,

@@ -231,9 +231,9 @@ class Catalog:
         dates = {**self.dates, "tpu_prices": date}
         return replace(self, tpu_prices=table, published=doubts, dates=dates)
 
-    def vm_price(self, machine: str, region: str, spot: bool) -> float | None:
+    def vm_price(self, machine_type: str, region: str, spot: bool) -> float | None:
         """Return USD per hour for a machine type, or None if the price is unknown."""
-        return self.machines.get((machine, region), UNKNOWN_PRICE).of(spot)
+        return self.machines.get((machine_type, region), UNKNOWN_PRICE).of(spot)
 
     def disk_price(self, disk_type: str, region: str) -> float | None:
         """Return USD per GiB-month, or None when the price is unknown."""

@@ -149,7 +149,7 @@ class ForeignNode:
 @dataclass(frozen=True)
 class Vm:
     """
-    A VM as the API shows it; *machine* and *scopes* are empty, *disk_gb* and *started_at* are 0 if not known.
+    A VM as the API shows it; *machine_type* and *scopes* are empty, *disk_gb* and *started_at* are 0 if not known.
 
     *scopes* limit what its accounts may be used for.
     """
@@ -161,7 +161,7 @@ class Vm:
     external_ip: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     spot: bool = False
-    machine: str = ""
+    machine_type: str = ""
     disk_gb: int = 0
     scopes: tuple[str, ...] = ()
     started_at: float = 0.0

@@ -58,7 +58,7 @@ class NewVm:
 
     name: str
     zone: str
-    machine: str
+    machine_type: str
     disk_gb: int
     spot: bool
     labels: Mapping[str, str]

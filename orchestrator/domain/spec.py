@@ -71,7 +71,7 @@ class VmSpec:
 
     name: str | None = None
     """Name of a VM that you have made yourself, for `tpuctl adopt --vm`. Default: tpuctl makes one."""
-    machine: str = "e2-small"
+    machine_type: str = "e2-small"
     """Compute Engine machine type."""
     disk_gb: Annotated[int, Bounds(10, says="GB is too small for an image", hint="use at least 10")] = 50
     """Size of the boot disk in GB; it survives a stop of the VM."""

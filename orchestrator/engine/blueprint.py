@@ -77,7 +77,7 @@ class Blueprint:
         return NewVm(
             name=names.vm_name(self.spec),
             zone=names.vm_zone(self.spec),
-            machine=vm.machine,
+            machine_type=vm.machine_type,
             disk_gb=vm.disk_gb,
             spot=vm.spot,
             labels=names.labels(self.spec, "vm"),

@@ -22,9 +22,9 @@ _MAPS = ("labels", "metadata")  # fields whose keys are data
 MIN_RUN_SECONDS, MAX_RUN_SECONDS = 30, 120 * 86400  # limits of maxRunDuration (docs/facts.md 2.3)
 
 
-def image_family(machine: str) -> str:
+def image_family(machine_type: str) -> str:
     """Return the family of the image that a machine type boots."""
-    return ARM_FAMILY if machine.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
+    return ARM_FAMILY if machine_type.partition("-")[0] in ARM_MACHINES else IMAGE_FAMILY
 
 
 def instance_body(new: NewVm) -> dict[str, Any]:
@@ -34,12 +34,12 @@ def instance_body(new: NewVm) -> dict[str, Any]:
     Guest attributes are enabled, because machines publish their host keys in them.
     """
     metadata = {"enable-guest-attributes": "TRUE", **new.metadata}
-    image = new.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(new.machine)}"
+    image = new.image or f"projects/{IMAGE_PROJECT}/global/images/family/{image_family(new.machine_type)}"
     disk = {"source_image": image, "disk_size_gb": new.disk_gb, "labels": dict(new.labels)}
     outside = [{"name": "External NAT", "type_": "ONE_TO_ONE_NAT"}] if new.external_ip else []
     return {
         "name": new.name,
-        "machine_type": f"zones/{new.zone}/machineTypes/{new.machine}",
+        "machine_type": f"zones/{new.zone}/machineTypes/{new.machine_type}",
         "labels": dict(new.labels),
         "metadata": {"items": [{"key": key, "value": value} for key, value in sorted(metadata.items())]},
         "disks": [{"boot": True, "auto_delete": True, "initialize_params": disk}],

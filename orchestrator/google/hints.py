@@ -82,7 +82,7 @@ def name_machine(found: GoogleRefusal) -> str:
     there = instead("e2-", found.zone) if found.zone else ""
     which = f"{there} or another of" if there else "one of"
     shown = f"gcloud compute machine-types list --zones {zone}"
-    return f"set vm.machine in tpuctl.yaml to {which}: {shown}   or set vm: none"
+    return f"set vm.machine_type in tpuctl.yaml to {which}: {shown}   or set vm: none"
 
 
 def obey_policy(found: GoogleRefusal) -> str:

@@ -79,7 +79,7 @@ class ProjectReader:
 
         return self._ask("list buckets", first)
 
-    def cpus(self, region: str, machine_zone: str, machine: str) -> Observed[CpuQuota]:
+    def cpus(self, region: str, machine_zone: str, machine_type: str) -> Observed[CpuQuota]:
         """Ask for the CPUS quota of a region, and how much of it a machine type takes; Absent without a limit."""
 
         def quota() -> CpuQuota | None:
@@ -89,7 +89,9 @@ class ProjectReader:
             if found is None:
                 return None
             types = self._clients.compute("machine_types", "MachineTypesClient")
-            kind = types.get(project=self._project, zone=machine_zone, machine_type=machine, **self._reading)
+            kind = types.get(
+                project=self._project, zone=machine_zone, machine_type=machine_type, **self._reading
+            )
             return CpuQuota(found.limit, found.usage, int(kind.guest_cpus))
 
         return self._ask(f"read the quota of {region}", quota)
@@ -98,19 +100,19 @@ class ProjectReader:
         """Ask for the project's limit of a TPU quota by zone; -1 is no limit."""
         return self._ask(f"read the quota {quota}", lambda: tpu_limits(self._clients, quota, zones))
 
-    def has_machine(self, zone: str, machine: str) -> Observed[str]:
+    def has_machine_type(self, zone: str, machine_type: str) -> Observed[str]:
         """Ask whether a zone has a machine type."""
 
         def name() -> str:
             types = self._clients.compute("machine_types", "MachineTypesClient")
-            shown = types.get(project=self._project, zone=zone, machine_type=machine, **self._reading)
+            shown = types.get(project=self._project, zone=zone, machine_type=machine_type, **self._reading)
             return str(shown.name)
 
-        return self._ask(f"ask for {machine} in {zone}", name)
+        return self._ask(f"ask for {machine_type} in {zone}", name)
 
-    def vm_image(self, machine: str, image: str = "") -> Observed[str]:
+    def vm_image(self, machine_type: str, image: str = "") -> Observed[str]:
         """Ask for the newest image of the VM's family, or for *image*; Absent if it does not exist."""
-        family = image.rpartition("/")[2] or image_family(machine)
+        family = image.rpartition("/")[2] or image_family(machine_type)
         project = image.removeprefix("projects/").partition("/")[0] if image else IMAGE_PROJECT
 
         def newest() -> str:

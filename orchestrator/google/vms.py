@@ -295,7 +295,7 @@ def vm_of(instance: Any, zone: str) -> Vm:
         labels=dict(instance.labels),
         # The older form, of a VM that others created, can be taken away as well (docs/facts.md 2.3).
         spot=scheduling.provisioning_model == "SPOT" or scheduling.preemptible,
-        machine=instance.machine_type.rsplit("/", 1)[-1],
+        machine_type=instance.machine_type.rsplit("/", 1)[-1],
         disk_gb=sum(disk.disk_size_gb for disk in instance.disks if disk.boot),
         scopes=tuple(scope for account in instance.service_accounts for scope in account.scopes),
         started_at=operations.epoch(instance.last_start_timestamp),

@@ -91,8 +91,8 @@ def vm_lines(spec: Spec, found: ForeignVm, account: str) -> Iterator[str]:
         yield f"vm.name: {vm.name}"
     if vm.zone != names.vm_zone(spec):
         yield f"vm.zone: {vm.zone}"
-    if vm.machine != wanted.machine:
-        yield f"vm.machine: {vm.machine}"
+    if vm.machine_type != wanted.machine_type:
+        yield f"vm.machine_type: {vm.machine_type}"
     if vm.disk_gb != wanted.disk_gb:
         yield f"vm.disk_gb: {vm.disk_gb}"
     if vm.spot != wanted.spot:

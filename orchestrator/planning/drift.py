@@ -28,7 +28,7 @@ def changed(spec: Spec, vm: Vm) -> tuple[str, ...]:
     if wanted == "none":
         return ()
     pairs = (
-        ("machine", vm.machine, wanted.machine),
+        ("machine type", vm.machine_type, wanted.machine_type),
         ("disk", f"{vm.disk_gb} GB" if vm.disk_gb else "", f"{wanted.disk_gb} GB"),
         ("capacity", _capacity(vm.spot), _capacity(wanted.spot)),
         ("external address", _address(vm), "yes" if wanted.external_ip else "no"),

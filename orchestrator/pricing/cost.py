@@ -143,13 +143,13 @@ def hourly(spec: Spec, catalog: Catalog, zone: str) -> Hourly:
         vm_region = region_of(vm_zone(spec))
         outside = catalog.address_price(vm_region)
         machine = Price(
-            catalog.vm_price(spec.vm.machine, vm_region, spot=False),
-            catalog.vm_price(spec.vm.machine, vm_region, spot=True),
+            catalog.vm_price(spec.vm.machine_type, vm_region, spot=False),
+            catalog.vm_price(spec.vm.machine_type, vm_region, spot=True),
         )
         month = catalog.disk_price(DISK_TYPE, vm_region)
         disk = None if month is None else month * spec.vm.disk_gb / HOURS_A_MONTH
         lines += [
-            _line(f"VM {spec.vm.machine}", Meter.VM, machine, spec.vm.spot),
+            _line(f"VM {spec.vm.machine_type}", Meter.VM, machine, spec.vm.spot),
             *([_flat("VM external address", Meter.VM, outside)] if spec.vm.external_ip else []),
             # On a meter of its own: a stopped VM still costs its disk (docs/facts.md 2.2).
             _flat(f"VM disk {spec.vm.disk_gb} GB", Meter.DISK, disk),

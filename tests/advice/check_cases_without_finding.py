@@ -297,7 +297,7 @@ SILENT = (
     ),
     Case("host-sync", files=py("import torch\n" + LOOP + "        total += loss.item()\n")),
     Case("env-name-unknown", spec={"job__env": {"OUT": "gs://$TPUCTL_BUCKET/${ZONE}/$$HOME", "N": "5 $"}}),
-    Case("doubtful-setting", spec={"vm__machine": "e2-small", "job__grace": "20s"}),
+    Case("doubtful-setting", spec={"vm__machine_type": "e2-small", "job__grace": "20s"}),
     Case("jit-compile", files=py(TF + "model.compile(loss='mse', jit_compile=False)\n")),
     Case(
         "multiple-of-8",

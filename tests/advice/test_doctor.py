@@ -37,7 +37,7 @@ GOOGLE = Google(
     runtimes={ZONE: Present("v2-alpha-tpuv5-lite")}, machine_account=Present("a@b"),
     cpus=Present(CpuQuota(24, 4, 2)), tpu_limits=Present({ZONE: 8}), private_access=Present(True),
     ssh_allowed=Present(True), iap_allowed=Present(True), vm_image=Present("ubuntu-1"),
-    vm_machine=Present("e2-small"), bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
+    vm_machine_type=Present("e2-small"), bucket=Present(Bucket("b", "europe-west4")), lacking=Present(()),
     elsewhere=Present(AllZones(())), vms_elsewhere=Present(AllZones(())),
 )  # fmt: skip
 FINE = Facts(COMPUTER, FILE, Local(), GOOGLE)
@@ -156,8 +156,8 @@ CASES = [
     ("private-access", U, google(INSIDE, private_access=SILENT), ""),
     ("private-access", B, google(LAB, private_access=Absent()), "network and subnetwork in tpuctl.yaml"),
     ("private-access", U, google(INSIDE, private_access=DENIED), "docs/organisation.md"),
-    ("vm-machine", B, google(vm_machine=Absent()), "vm.machine"),
-    ("vm-machine", U, google(vm_machine=DENIED), "docs/organisation.md"),
+    ("vm-machine-type", B, google(vm_machine_type=Absent()), "vm.machine_type"),
+    ("vm-machine-type", U, google(vm_machine_type=DENIED), "docs/organisation.md"),
     ("vm-quota", U, google(cpus=DENIED), "docs/organisation.md"),
     ("tpu-api", B, google(tpu=DENIED), "ask the owner"),
     ("machine-account", B, google(machine_account=DENIED), "service_account in tpuctl.yaml"),

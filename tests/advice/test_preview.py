@@ -100,7 +100,7 @@ def test_what_a_new_project_may_not_have_is_said():
 
 def test_a_zone_with_restricted_access_is_a_note():
     """What else is doubtful in the file is a finding of the check, which `plan` shows at its end."""
-    notes = view(vm__machine="e2-smal", tpu__zones=["us-east5-b"]).notes
+    notes = view(vm__machine_type="e2-smal", tpu__zones=["us-east5-b"]).notes
     assert "us-east5-b is not in Google's public list" in notes[0]
 
 

@@ -51,7 +51,7 @@ def by_hand(cloud, name=NAME, zone=ZONE, *, metadata=(), keep_disk=False, **fiel
 
 def user_of(cloud, place="home", **more):
     """Return a user whose file names that VM."""
-    vm = {"name": NAME, "machine": "e2-medium", "disk_gb": 20, **more.pop("vm", {})}
+    vm = {"name": NAME, "machine_type": "e2-medium", "disk_gb": 20, **more.pop("vm", {})}
     return User(cloud, place, vm=vm, **more)
 
 
@@ -181,7 +181,7 @@ def test_a_stopped_vm_is_given_back_with_what_remains_to_be_done(cloud):
 @pytest.mark.parametrize(
     ("fields", "line"),
     [
-        ({"machineType": f"zones/{ZONE}/machineTypes/e2-small"}, "vm.machine: e2-small"),
+        ({"machineType": f"zones/{ZONE}/machineTypes/e2-small"}, "vm.machine_type: e2-small"),
         ({"scheduling": {"provisioningModel": "SPOT"}}, "vm.spot: true"),
         ({"networkInterfaces": [INSIDE]}, "vm.external_ip: false"),
     ],
@@ -232,9 +232,9 @@ def test_a_vm_that_is_stopped_elsewhere_or_absent_is_refused(cloud):
 
 def test_a_second_vm_is_refused(cloud):
     """The deployment has one of its own making."""
-    user = User(cloud, vm={"machine": "e2-small"})
+    user = User(cloud, vm={"machine_type": "e2-small"})
     user.up()
-    user.edit(vm={"name": NAME, "machine": "e2-medium", "disk_gb": 20})
+    user.edit(vm={"name": NAME, "machine_type": "e2-medium", "disk_gb": 20})
     said = user.run("adopt", "--vm", NAME, "--yes")
     assert said.code == 2
     assert "the deployment has a VM already: demo-vm" in said.err

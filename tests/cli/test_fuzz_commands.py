@@ -32,7 +32,7 @@ EDITS = {
     "tpu__zones": [[ZONES[0]], [ZONES[1]], list(ZONES)],
     "tpu__type": ["v5litepod-8", "v5litepod-4", "v5litepod-16"],
     "tpu__spot": [True, False],
-    "vm": ["none", {"machine": "e2-small"}, {"machine": "e2-medium", "spot": True}],
+    "vm": ["none", {"machine_type": "e2-small"}, {"machine_type": "e2-medium", "spot": True}],
     "watch__ttl": ["7d", "2h"],
     "watch__budget_usd": [None, 1.5],
     "job__command": ["python3 train.py", "python3 train.py --faster"],

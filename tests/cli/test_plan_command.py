@@ -76,9 +76,9 @@ def test_a_vm_with_drift_is_not_touched_and_named(user):
     """Plan, up and explain say so, and no call touches the VM."""
     user.up()
     made = user.cloud.mutations()
-    user.edit(vm={"machine": "e2-medium", "disk_gb": 80})
+    user.edit(vm={"machine_type": "e2-medium", "disk_gb": 80})
     (note,) = (text for text in planned(user)["notes"] if "the VM stays" in text)
     for text in (note, user.up().err, user.run("explain").out):
         words = " ".join(text.split())
-        assert "machine e2-small, the file wants e2-medium; disk 50 GB, the file wants 80 GB" in words
+        assert "machine type e2-small, the file wants e2-medium; disk 50 GB, the file wants 80 GB" in words
     assert user.cloud.mutations() == made

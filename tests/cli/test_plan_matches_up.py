@@ -59,7 +59,7 @@ def drawn(random):
         "job__failures": random.randint(1, 9),
         "watch__poll": random.choice(["5s", "15s", "2m"]),
         "watch__ttl": random.choice(["3h", "7d"]),
-        "vm": random.choice(["none", {}, {"machine": "e2-medium", "spot": True}, {"disk_gb": 20}]),
+        "vm": random.choice(["none", {}, {"machine_type": "e2-medium", "spot": True}, {"disk_gb": 20}]),
     }
     if random.random() < 0.3:
         file["bucket__name"] = f"bucket-{random.randrange(10**9)}"

@@ -50,7 +50,7 @@ MIXED = Plan(
 UNKNOWN = """\
 name: roberta-ja
 tpu: {type: v6e-8, zones: [us-central2-b]}
-vm: {machine: e9-x}
+vm: {machine_type: e9-x}
 job: {command: python3 train.py}
 watch: {ttl: 1d}
 """

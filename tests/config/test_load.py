@@ -163,7 +163,7 @@ VALUES = {
     "notify.apprise": ("env://A", ("env://A",)),
     "notify.kinds": ("up,done", ("up", "done")),
     "vm.name": ("their-vm", "their-vm"),
-    "vm.machine": ("e2-medium", "e2-medium"),
+    "vm.machine_type": ("e2-medium", "e2-medium"),
     "vm.disk_gb": ("20", 20),
     "vm.spot": ("true", True),
     "vm.zone": ("europe-west4-c", "europe-west4-c"),

@@ -116,7 +116,7 @@ MISTAKES = [
     ({"watch__budget_usd": 0}, "watch.budget_usd", "not a budget"),
     ({"watch__budget_usd": float("nan")}, "watch.budget_usd", "not a budget"),
     ({"watch__budget_usd": float("inf")}, "watch.budget_usd", "not a budget"),
-    ({"watch__budget_usd": 5, "vm__machine": "e9-huge"}, "watch.budget_usd", "cannot be kept"),
+    ({"watch__budget_usd": 5, "vm__machine_type": "e9-huge"}, "watch.budget_usd", "cannot be kept"),
 ]
 
 
@@ -169,9 +169,12 @@ def test_the_zones_that_have_the_type_are_named():
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
-        ({"vm__machine": "e2-smal"}, "vm.machine"),
+        ({"vm__machine_type": "e2-smal"}, "vm.machine_type"),
         ({"tpu__runtime": "v2-alpha-tpuv5-lit"}, "tpu.runtime"),
-        ({"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "watch__budget_usd": None}, "vm.machine"),
+        (
+            {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "watch__budget_usd": None},
+            "vm.machine_type",
+        ),
         ({"job__grace": "45s"}, "job.grace"),
         ({"job__image": "gcr.io/p/train"}, "job.image"),
         (

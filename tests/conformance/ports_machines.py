@@ -41,8 +41,8 @@ VMS = {
     "odd metadata": {"metadata": {"Some_Key": "ünï\n'\"", "empty": ""}},
     "bad metadata": {"metadata": {"a key": "x"}},
     "no account": {"service_account": "", "scopes": ()},
-    "no such machine": {"machine": "e9-huge"},
-    "v5e machine": {"machine": "ct5lp-hightpu-4t"},
+    "no such machine": {"machine_type": "e9-huge"},
+    "v5e machine": {"machine_type": "ct5lp-hightpu-4t"},
     "wrong zone": {"zone": "europe-north9-z"},
     "bad name": {"name": "Not_A_Name"},
 }

@@ -75,7 +75,7 @@ def test_a_tpu_made_by_gcloud_is_adopted_trains_and_is_given_back(lab, tmp_path)
 
 def test_a_vm_made_by_gcloud_runs_the_job_and_is_given_back(lab, tmp_path):
     """It is reached and prepared over real SSH; afterwards no label, key, cron job or process of ours is on it."""
-    vm = "{name: theirs, machine: e2-medium, disk_gb: 20}"
+    vm = "{name: theirs, machine_type: e2-medium, disk_gb: 20}"
     lab.write(tpu="v5litepod-4", vm=vm, run_on="vm", command="exec sleep 600")
     instances = Gcloud(lab, tmp_path, "compute", "instances")
     instances(

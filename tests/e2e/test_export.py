@@ -21,7 +21,7 @@ def test_the_scripts_alone_train_a_model_through_a_preemption(lab, tmp_path):
     """Bucket, code, VM, TPU, a kill, a new TPU by watch.sh, the end, the model; then nothing is left."""
     lab.use_example(steps=STEPS, setup="tpuctl-venv -r requirements.txt")
     yaml = lab.work / "tpuctl.yaml"
-    yaml.write_text(yaml.read_text().replace("vm: none", "vm: {machine: e2-small}"))
+    yaml.write_text(yaml.read_text().replace("vm: none", "vm: {machine_type: e2-small}"))
     lab.tpuctl("export", "scripts")
     shown = lab.tpuctl("local", "env", "--json").out
     environment = {**lab.environment, **json.loads(shown)["variables"], "HOME": str(tmp_path / "home")}

@@ -15,7 +15,7 @@ MOMENTS = (
 
 def test_up_killed_at_several_moments_ends_with_one_tpu_and_one_vm(lab):
     """Each kill hits a later moment; the last `up` finishes the work, and one more finds nothing to do."""
-    lab.use_example(vm="{machine: e2-small}")
+    lab.use_example(vm="{machine_type: e2-small}")
     for what, text in MOMENTS:
         up = lab.start("up")
         if text:

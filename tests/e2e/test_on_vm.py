@@ -33,7 +33,7 @@ def stop_the_vm(lab: ProcessLab) -> None:
 def test_the_loop_on_the_vm_needs_no_other_computer(lab):
     """It replaces a TPU, comes back after its death and its VM's, lets people go first, and ends the deployment."""
     tpu = "v5litepod-8, external_ip: false"
-    lab.use_example(steps=600, tpu=tpu, vm="{machine: e2-small}", watch=", on_vm: true")
+    lab.use_example(steps=600, tpu=tpu, vm="{machine_type: e2-small}", watch=", on_vm: true")
     lab.tpuctl("up")
     assert "this computer is not needed any more" in lab.tpuctl("watch", "--on-vm").err
     (first,) = loops(lab)

@@ -157,10 +157,10 @@ V4 = {"tpu__type": "v4-8", "tpu__zones": ["us-central2-b"], "tpu__runtime": "tpu
 def test_a_zone_without_the_vms_machine_type_is_met_before_any_tpu_is_billed(lab):
     """The error names the type that is there; with it in the file the next `up` makes everything."""
     with pytest.raises(TpuctlError, match="TPU-125") as refused:
-        lab.up(one_zone_spec(**V4, vm__machine="e2-small"))
+        lab.up(one_zone_spec(**V4, vm__machine_type="e2-small"))
     assert "n1-standard-1" in refused.value.hint
     assert (lab.mutations()["tpu.nodes.create"], lab.nodes()) == (0, {})
-    lab.up(one_zone_spec(**V4, vm__machine="n1-standard-1"))
+    lab.up(one_zone_spec(**V4, vm__machine_type="n1-standard-1"))
     assert (len(lab.nodes()), len(lab.vms())) == (1, 1)
 
 

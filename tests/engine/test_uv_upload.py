@@ -43,6 +43,6 @@ def test_an_arm_vm_gets_its_own(tmp_path, monkeypatch):
     """Only a VM with Arm processors needs the second program."""
     asked = []
     monkeypatch.setattr(wanted.uv_program, "packed", lambda machine, _: asked.append(machine))
-    wanted.download_uv(one_zone_spec(vm=VmSpec(machine="e2-small")), tmp_path, Reporter())
-    wanted.download_uv(one_zone_spec(vm=VmSpec(machine="c4a-standard-1")), tmp_path, Reporter())
+    wanted.download_uv(one_zone_spec(vm=VmSpec(machine_type="e2-small")), tmp_path, Reporter())
+    wanted.download_uv(one_zone_spec(vm=VmSpec(machine_type="c4a-standard-1")), tmp_path, Reporter())
     assert asked == ["x86_64", "x86_64", "aarch64"]

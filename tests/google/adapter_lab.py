@@ -93,7 +93,7 @@ def a_vm(**changes: Any) -> NewVm:
     values: dict[str, Any] = {
         "name": "demo-vm",
         "zone": ZONE,
-        "machine": "e2-small",
+        "machine_type": "e2-small",
         "disk_gb": 50,
         "spot": False,
         "labels": {LABEL: "demo"},

@@ -19,7 +19,7 @@ def test_the_body_asks_for_a_closed_cheap_machine():
     assert (disk["boot"], disk["auto_delete"], disk["initialize_params"]["disk_size_gb"]) == (True, True, 50)
     family = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2404-lts-"
     assert disk["initialize_params"]["source_image"] == f"{family}amd64"
-    (disk,) = instance_body(a_vm(machine="c4a-standard-1"))["disks"]
+    (disk,) = instance_body(a_vm(machine_type="c4a-standard-1"))["disks"]
     assert disk["initialize_params"]["source_image"] == f"{family}arm64", "amd64 does not boot there"
     assert body["network_interfaces"][0]["access_configs"][0]["type_"] == "ONE_TO_ONE_NAT"
     assert {"key": "enable-guest-attributes", "value": "TRUE"} in body["metadata"]["items"]

@@ -1,6 +1,7 @@
 """Names that had a second word for a thing, with the word that they have now; tests/test_words_in_code.py."""
 
 RETIRED = {
+    "vm_machine": "vm_machine_type; a machine is a computer",
     "EventName": "NotificationKind; an event is of the log",
     "TPUCTL_EVENT": "TPUCTL_NOTIFICATION_KIND",
     "TPUCTL_EVENT_ID": "TPUCTL_NOTIFICATION_ID",

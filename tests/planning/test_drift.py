@@ -9,13 +9,13 @@ from orchestrator.planning.drift import changed, drift_notes
 from tests.planning.planning_kit import a_spec
 from tests.planning.worlds import vm, world
 
-AS_WANTED = vm(machine="e2-small", disk_gb=50, external_ip="203.0.113.7")
+AS_WANTED = vm(machine_type="e2-small", disk_gb=50, external_ip="203.0.113.7")
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"machine": "e2-medium"}, "machine e2-medium, the file wants e2-small"),
+        ({"machine_type": "e2-medium"}, "machine type e2-medium, the file wants e2-small"),
         ({"disk_gb": 20}, "disk 20 GB, the file wants 50 GB"),
         ({"spot": True}, "capacity spot, the file wants standard"),
         ({"external_ip": ""}, "external address no, the file wants yes"),

@@ -50,7 +50,7 @@ def address_of(lab, tunnel) -> str:
 
 def test_tensorboard_and_jupyter_answer_only_to_those_who_may(lab):
     """Runs are read from the bucket; Jupyter wants its token; only loopback; nothing is left."""
-    lab.write(command="exec sleep 3000", vm="{machine: e2-small}")
+    lab.write(command="exec sleep 3000", vm="{machine_type: e2-small}")
     with (lab.work / "tpuctl.yaml").open("a") as file:
         board_port, jupyter_port = free_port(), free_port()
         file.write(

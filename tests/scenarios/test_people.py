@@ -10,7 +10,7 @@ from tests.kit.user import User
 
 G1, G2 = "demo-tpu-g1", "demo-tpu-g2"
 LEASE = "storage.objects.insert .tpuctl/lease"
-VM = {"machine": "e2-small"}
+VM = {"machine_type": "e2-small"}
 
 
 def test_s06_down_ends_whatever_is_gone(cloud, user):

@@ -129,7 +129,7 @@ def test_what_the_file_says_is_in_the_commands():
     text = SPEC.replace(
         "zones: [europe-west4-b, europe-west4-a]", "zones: [europe-west4-b], external_ip: false"
     )
-    settings = files_of(text + "network: vpc\ntags: [a]\nvm: {machine: n2-standard-4, disk_gb: 80}\n")[
+    settings = files_of(text + "network: vpc\ntags: [a]\nvm: {machine_type: n2-standard-4, disk_gb: 80}\n")[
         "settings.sh"
     ]
     for flag in (

@@ -199,7 +199,7 @@ def canary_lab(folder, takes, refuses, file=()):
     with CanaryCloud(folder / "cloud", values).open() as cloud:
         user = CanaryUser(cloud, variables)
         user.file_before = {
-            "vm": {"machine": "e2-small", "spot": True},
+            "vm": {"machine_type": "e2-small", "spot": True},
             "job__secrets": {name: f"secret://{name}" for name in named},
             "notify": {
                 "webhooks": ["secret://RECEIVER", "env://HOOK", "env://BROKEN"],

@@ -148,7 +148,9 @@ def _machine(spec: Spec, catalog: Catalog) -> MachineSize | None:
     processes = 8 if accelerator is None else accelerator.chips_per_host * accelerator.devices_per_chip
     if spec.job.run_on == "vm":
         vm = spec.vm if isinstance(spec.vm, VmSpec) else VmSpec()
-        return MachineSize(vm.machine, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine, 0.0), processes)
+        return MachineSize(
+            vm.machine_type, vm.disk_gb, catalog.machine_mem_gib.get(vm.machine_type, 0.0), processes
+        )
     if accelerator is None:
         return None
     name = (

@@ -118,7 +118,7 @@ class Google:
     others. *secrets* maps a secret of the job to those with the role to read it on the secret itself, *data*
     maps a bucket's folder of job.data to whether it holds any objects. *tpu_limits* is the project's limit,
     by zone, of the quota that the type counts against. *vm_image* is the image that the VM would boot,
-    *vm_machine* its type as its zone lists it. *elsewhere* and *vms_elsewhere* have TPUs and VMs of the
+    *vm_machine_type* its type as its zone lists it. *elsewhere* and *vms_elsewhere* have TPUs and VMs of the
     deployment's label in all zones. *unasked* says why no question was asked, None if they were.
     """
 
@@ -136,7 +136,7 @@ class Google:
     cpus: Observed[CpuQuota] = NOT_ASKED
     tpu_limits: Observed[Mapping[str, int]] = NOT_ASKED
     vm_image: Observed[str] = NOT_ASKED
-    vm_machine: Observed[str] = NOT_ASKED
+    vm_machine_type: Observed[str] = NOT_ASKED
     elsewhere: ObservedAllZones[Node] = NOT_ASKED
     vms_elsewhere: ObservedAllZones[Vm] = NOT_ASKED
     private_access: Observed[bool] = NOT_ASKED

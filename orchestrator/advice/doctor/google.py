@@ -217,20 +217,22 @@ def _page(facts: Facts) -> str:
     return _QUOTAS + (f"?project={facts.google.project}" if facts.google.project else "")
 
 
-@rule_of_file("vm-machine", Group.GOOGLE)
-def vm_machine(facts: Facts, spec: Spec) -> RawDoctorFinding:
+@rule_of_file("vm-machine-type", Group.GOOGLE)
+def vm_machine_type(facts: Facts, spec: Spec) -> RawDoctorFinding:
     """Look for a zone that does not have the VM's machine type, as us-central2 with its v4."""
-    observed = facts.google.vm_machine
+    observed = facts.google.vm_machine_type
     if spec.vm == "none":
         return ok("no VM is wanted")
     if isinstance(observed, Unknown):
         return not_observed(observed)
     if isinstance(observed, Absent):
         zone = names.vm_zone(spec)
-        there = instead(spec.vm.machine, zone)
+        there = instead(spec.vm.machine_type, zone)
         which = f"{there}, or to another of" if there else "one of"
         shown = f"gcloud compute machine-types list --zones {zone}"
-        return stop(f"{zone} has no {spec.vm.machine}", f"set vm.machine to {which}: {shown}   or vm: none")
+        return stop(
+            f"{zone} has no {spec.vm.machine_type}", f"set vm.machine_type to {which}: {shown}   or vm: none"
+        )
     return ok(f"{observed.value} in {names.vm_zone(spec)}")
 
 

@@ -43,7 +43,7 @@ RULES: Final[tuple[DoctorRule, ...]] = (
     google.service_agent,
     google.vm_quota,
     google.vm_image,
-    google.vm_machine,
+    google.vm_machine_type,
     google.tpu_quota,
     google.private_access,
     google.firewall,

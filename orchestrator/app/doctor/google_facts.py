@@ -94,7 +94,7 @@ def _nobody(spec: Spec | None, message: str) -> dict[str, Any]:
         "cpus",
         "tpu_limits",
         "vm_image",
-        "vm_machine",
+        "vm_machine_type",
         "elsewhere",
         "vms_elsewhere",
         *firewall,
@@ -166,9 +166,9 @@ def _of_deployment(reader: Any, spec: Spec, buckets: Any, project: str) -> dict[
     vm = spec.vm
     if vm != "none":
         place = names.vm_zone(spec)
-        questions["cpus"] = lambda: reader.cpus(names.region_of(place), place, vm.machine)
-        questions["vm_image"] = lambda: reader.vm_image(vm.machine, vm.image or "")
-        questions["vm_machine"] = lambda: reader.has_machine(place, vm.machine)
+        questions["cpus"] = lambda: reader.cpus(names.region_of(place), place, vm.machine_type)
+        questions["vm_image"] = lambda: reader.vm_image(vm.machine_type, vm.image or "")
+        questions["vm_machine_type"] = lambda: reader.has_machine_type(place, vm.machine_type)
     return questions
 
 

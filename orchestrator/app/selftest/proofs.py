@@ -27,7 +27,7 @@ class StageSkipError(Exception):
 def check_needs(session: Session, zone: str, tpu_type: str, *, tpu: bool) -> None:
     """Check that everything that the stages need exists. Raise StageError if it is missing or Unknown."""
     reader, spec = ProjectReader(session.clients), session.spec
-    machine = spec.vm.machine if spec.vm != "none" else ""
+    machine = spec.vm.machine_type if spec.vm != "none" else ""
     region = names.region_of(zone)
     asked: dict[str, Any] = {
         "the TPU API": reader.tpu_api(zone),

@@ -132,7 +132,7 @@ class SelfTest:
             **({"project": self.wanted.project} if self.wanted.project else {}),
             # With a ttl and self-deletion, the machines end even if this computer dies now.
             "tpu": {"type": self.tpu_type, "zones": [self.zone], "spot": True},
-            "vm": {"machine": "e2-small", "disk_gb": 10},
+            "vm": {"machine_type": "e2-small", "disk_gb": 10},
             "job": {
                 "source": "src",
                 "command": "python3 train.py",

@@ -75,7 +75,7 @@ def download_uv(spec: Spec, folder: Path, reporter: Reporter) -> None:
     A failure is reported only; the machine tells a job that needs uv what to do. Local machines use this
     computer's.
     """
-    arm = isinstance(spec.vm, VmSpec) and spec.vm.machine.partition("-")[0] in ARM_MACHINES
+    arm = isinstance(spec.vm, VmSpec) and spec.vm.machine_type.partition("-")[0] in ARM_MACHINES
     for machine in ("x86_64", *(("aarch64",) if arm else ())):
         try:
             uv_program.packed(machine, folder)

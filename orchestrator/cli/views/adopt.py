@@ -32,7 +32,9 @@ def show_change(found: ForeignNode | ForeignVm | ForeignBucket, at_down: str | N
 
 def _vm_change(found: ForeignVm, at_down: str) -> None:
     vm = found.vm
-    talk(f"VM {vm.name} in {vm.zone}: {vm.machine}, {vm.disk_gb} GB, {'spot' if vm.spot else 'standard'}")
+    talk(
+        f"VM {vm.name} in {vm.zone}: {vm.machine_type}, {vm.disk_gb} GB, {'spot' if vm.spot else 'standard'}"
+    )
     talk("  changed: labels of the deployment; in its metadata our SSH key")
     talk("  on its disk: tpuctl's agent and cron jobs in /opt/tpuctl and /etc/cron.d")
     talk("  not changed: your labels, keys, startup script and files. What runs there goes on")

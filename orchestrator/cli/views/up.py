@@ -54,7 +54,7 @@ def _what(price: UpPrice) -> str:
     """Return the names of the machines, with the price class of the TPU."""
     spec = price.spec
     kind = f"TPU {spec.tpu.type} {'spot' if spec.tpu.spot else 'on demand'} in {price.hourly.zone}"
-    machine = "" if spec.vm == "none" else f"VM {spec.vm.machine}"
+    machine = "" if spec.vm == "none" else f"VM {spec.vm.machine_type}"
     return ", ".join(part for part in (kind if price.with_tpu else "", machine) if part)
 
 

@@ -273,6 +273,7 @@ RULES = (
     SettingRule(("watch.ttl", "watch.poll"), _ttl),
     SettingRule(("watch.budget_usd",), _sum),
     SettingRule(
-        ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine", "vm.spot", "vm.zone"), _budget
+        ("watch.budget_usd", "tpu.type", "tpu.zones", "tpu.spot", "vm.machine_type", "vm.spot", "vm.zone"),
+        _budget,
     ),
 )

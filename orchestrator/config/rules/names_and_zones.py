@@ -206,11 +206,11 @@ def _runtime(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
 
 def _machine(spec: Spec, catalog: Catalog) -> Iterator[SettingFinding]:
     known = {name for name, _ in catalog.machines}
-    if spec.vm != "none" and spec.vm.machine not in known:
-        near = did_you_mean(spec.vm.machine, known)
+    if spec.vm != "none" and spec.vm.machine_type not in known:
+        near = did_you_mean(spec.vm.machine_type, known)
         yield SettingFinding(
-            "vm.machine",
-            f'"{spec.vm.machine[:60]}" has no known price',
+            "vm.machine_type",
+            f'"{spec.vm.machine_type[:60]}" has no known price',
             near or "check the name",
             level=Level.WARN,
         )
@@ -220,10 +220,12 @@ def _machine_there(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
     if spec.vm == "none" or not spec.tpu.zones:
         return
     zone = vm_zone(spec)
-    there = instead(spec.vm.machine, zone)
+    there = instead(spec.vm.machine_type, zone)
     if there:
-        text = f"{spec.vm.machine} may not exist in {zone}; without the VM no TPU is requested"
-        yield SettingFinding("vm.machine", text, f"write machine: {there}, or vm: none", level=Level.WARN)
+        text = f"{spec.vm.machine_type} may not exist in {zone}; without the VM no TPU is requested"
+        yield SettingFinding(
+            "vm.machine_type", text, f"write machine_type: {there}, or vm: none", level=Level.WARN
+        )
 
 
 def _vm_name(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
@@ -326,8 +328,8 @@ RULES = (
     SettingRule(("tpu.type", "tpu.zones"), _type_in_zone),
     SettingRule(("tpu.other_types", "tpu.zones"), _other_types),
     SettingRule(("tpu.runtime",), _runtime),
-    SettingRule(("vm.machine",), _machine),
-    SettingRule(("vm.machine", "tpu.zones"), _machine_there),
+    SettingRule(("vm.machine_type",), _machine),
+    SettingRule(("vm.machine_type", "tpu.zones"), _machine_there),
     SettingRule(("vm.name", "vm.image", "fleet"), _vm_name),
     SettingRule(("vm.zone", "tpu.zones"), _vm_zone),
     SettingRule(("bucket.name", "bucket.adopt"), _bucket),

@@ -215,7 +215,7 @@ class Actor:
                 record, vm=replace(record.vm, accepted=True), sidecars=self._with_settings(record, "vm")
             )
         )
-        return f"Creating VM {new.name} ({new.machine}) in {new.zone}"
+        return f"Creating VM {new.name} ({new.machine_type}) in {new.zone}"
 
     def _start_vm(self, change: Change, world: World) -> str:
         self._remember(self._cloud.vms.start(change.name, change.zone))

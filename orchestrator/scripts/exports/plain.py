@@ -134,7 +134,8 @@ def _vm_flags(spec: Spec, vm: VmSpec) -> list[str]:
         ),
     }
     return [
-        f"--machine-type={vm.machine}", f"--boot-disk-size={vm.disk_gb}GB", f"--scopes={','.join(vm_scopes(spec))}",
+        f"--machine-type={vm.machine_type}", f"--boot-disk-size={vm.disk_gb}GB",
+        f"--scopes={','.join(vm_scopes(spec))}",
         f"--max-run-duration={int(spec.watch.ttl)}s", "--instance-termination-action=STOP",
         *(flag for flag, wanted in given.items() if wanted),
     ]  # fmt: skip
