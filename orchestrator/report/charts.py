@@ -4,7 +4,7 @@ Compute inline SVG: times and values as shares of a drawing's width and height.
 Bars and words are placed in percent, so that a drawing fits any width while its words keep their size.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from math import ceil, floor, log10
@@ -131,9 +131,14 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
 
 
 def progress(
-    points: Iterable[tuple[float, int, float | None, int]], drawn: Timeline, target: int | None
-) -> dict[str, Any] | None:
-    """Return the steps by time, with their axis, for below the lanes; None without two points."""
+    points: Iterable[tuple[float, int, float | None, int]], drawn: Timeline, target: int | None,
+    dashed: Collection[int] = (),
+) -> dict[str, Any] | None:  # fmt: skip
+    """
+    Return the steps by time, with their axis, for below the lanes; None without two points.
+
+    The lines of the TPUs *dashed* are.
+    """
     parts: dict[int, list[tuple[float, float]]] = {}
     for at, step, _, number in points:
         if drawn.since <= at <= drawn.until and step < 10**15:
@@ -144,11 +149,11 @@ def progress(
     whole = max(*steps, float(target or 0) if target and target < 20 * max(steps) else 0.0)
     return _plot(
         parts, Axis(drawn.since, drawn.until, (), 1), axis(0.0, whole), lambda at: time_text(at, seconds=True),
-        LOW,
+        dashed, LOW,
     )  # fmt: skip
 
 
-def curve(found: Losses) -> dict[str, Any] | None:
+def curve(found: Losses, dashed: Collection[int] = ()) -> dict[str, Any] | None:
     """Return the lines of the loss, one for each incarnation, and its axes; None without two steps."""
     points = [point for part in found.values() for point in part]
     # A single step has no width to divide by.
@@ -158,7 +163,7 @@ def curve(found: Losses) -> dict[str, Any] | None:
     across_ = axis(float(first if first > last / 10 else 0), float(last), outwards=False)
     upwards = axis(min(y for _, y in points), max(y for _, y in points))
     parts = {number: [(float(step), loss) for step, loss in part] for number, part in found.items()}
-    drawn = _plot(parts, across_, upwards, lambda step: f"step {step:,.0f}")
+    drawn = _plot(parts, across_, upwards, lambda step: f"step {step:,.0f}", dashed)
     step, loss = min(points, key=lambda point: point[1])
     lowest = {
         "x": across_.position(step),
@@ -170,7 +175,7 @@ def curve(found: Losses) -> dict[str, Any] | None:
 
 def _plot(
     parts: Mapping[int, Sequence[tuple[float, float]]], wide: Axis, high: Axis, name: Callable[[float], str],
-    tall: int = HIGH,
+    dashed: Collection[int], tall: int = HIGH,
 ) -> dict[str, Any]:  # fmt: skip
     """Return lines through the points of *parts*, one for each TPU, and some points for the mouse."""
     every = [point for part in parts.values() for point in part]
@@ -178,6 +183,7 @@ def _plot(
         "lines": [
             {
                 "number": number,
+                "dashed": number in dashed,
                 "points": " ".join(
                     f"{wide.position(x) * WIDE / 100:.2f},{(100 - high.position(y)) * tall / 100:.2f}"
                     for x, y in part

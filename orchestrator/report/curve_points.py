@@ -107,30 +107,41 @@ def with_printed_steps(
     return tuple(_trained(heartbeat, furthest.get(heartbeat.incarnation)) for heartbeat in heartbeats)
 
 
-def with_starts(
+def with_reported_points(
     points: Sequence[tuple[float, int, float | None, int]], heartbeats: Iterable[Heartbeat]
 ) -> list[tuple[float, int, float | None, int]]:
     """
-    Return the points of (time, step, loss, incarnation), with those from which each machine trained on.
+    Return the points of (time, step, loss, incarnation), with those that each machine's last report tells of.
 
-    A watcher sees a machine's step only some seconds after its first one, so a line would begin in the air.
+    A watcher sees a machine's step only some seconds after its first one, so a line would begin in the air; one
+    that has ended sees no more of it. A machine that ran without any watcher has a line by its report alone.
     """
-    shown = {point[3] for point in points}
-    starts = [
+    known_until: dict[int, float] = {}
+    for at, _, _, number in points:
+        known_until[number] = max(at, known_until.get(number, 0.0))
+    reported = [
         (at, step, None, heartbeat.incarnation)
         for heartbeat in heartbeats
-        if heartbeat.worker == 0 and heartbeat.incarnation in shown
-        for at, step in _starts(heartbeat)
+        if heartbeat.worker == 0
+        for at, step in _reported(heartbeat, known_until.get(heartbeat.incarnation))
     ]
-    return sorted([*points, *starts], key=lambda point: (point[3], point[0]))
+    return sorted([*points, *reported], key=lambda point: (point[3], point[0]))
 
 
-def _starts(heartbeat: Heartbeat) -> list[tuple[float, int]]:
-    """Return when each attempt on a machine made its first step, and from which step it trained on."""
-    found = {one.began_at: one.from_step for one in heartbeat.trained}
-    if "first_step" in heartbeat.timings and heartbeat.timings["first_step"] not in found:
-        found[heartbeat.timings["first_step"]] = heartbeat.resumed_from or 0
-    return list(found.items())
+def _reported(heartbeat: Heartbeat, known_until: float | None) -> list[tuple[float, int]]:
+    """Return when and from which step each attempt trained on, and the ends later than *known_until*."""
+    if heartbeat.progress_at is None and heartbeat.step is not None:
+        # Known from printed lines, which have no times.
+        heartbeat = replace(heartbeat, progress_at=heartbeat.updated)
+    found = {one.began_at: one.from_step for one in heartbeat.trainings}
+    if "first_step" in heartbeat.timings:
+        found.setdefault(heartbeat.timings["first_step"], heartbeat.resumed_from or 0)
+    ends = [
+        (one.until, one.to_step)
+        for one in heartbeat.trainings
+        if known_until is None or one.until > known_until
+    ]
+    return [*found.items(), *ends]
 
 
 def _trained(heartbeat: Heartbeat, step: int | None) -> Heartbeat:

@@ -19,7 +19,7 @@ from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 from orchestrator.report import charts
-from orchestrator.report.curve_points import Losses, with_starts
+from orchestrator.report.curve_points import Losses, with_reported_points
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, USE_TEXTS, Summary, redone_texts
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
@@ -72,10 +72,13 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
     """Return the page; *live* is for the dashboard, which serves style and script as separate files."""
     style = asset("style.css")
     drawn = timeline(facts.record.spans, facts.heartbeats, facts.events, facts.now, facts.record.up_times)
+    points = with_reported_points(facts.points, facts.heartbeats)
+    # In the order of all TPUs, so that each has the same line in both drawings.
+    dashed = sorted({*facts.losses, *(number for _, _, _, number in points)})[1::2]
     values = {
         **_head(facts),
-        **_machines(facts, drawn),
-        **_curve(facts, drawn),
+        **_machines(facts, drawn, points, dashed),
+        **_curve(facts, drawn, dashed),
         **_money(facts),
         "uses": _uses(facts),
         "goodput": facts.summary.goodput,
@@ -168,7 +171,6 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_age_s is not None]
     redone, redone_message = redone_texts(summary)
     lowest = min((loss for part in facts.losses.values() for _, loss in part), default=None)
-    began = f"began {stamp(facts.record.started_at)} UTC, " if facts.record.started_at else ""
     # Not the newest number: a refused request used a number without creating a TPU.
     used = len({span.name for span in facts.record.spans if span.kind is Kind.NODE})
     free = " A run on the local cloud: nothing is billed." if facts.unbilled else ""
@@ -178,7 +180,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         "headline": headline,
         "alarm": outcome in BAD,
         "over": bool(outcome),
-        "about": f"Project {status.project}, {began}as of {stamp(facts.now)} UTC.{free}",
+        "about": f"Project {status.project}, {_began_text(facts.record)}as of {stamp(facts.now)} UTC.{free}",
         "unbilled": facts.unbilled,
         "hero": _hero(facts),
         "bar": _bar(facts),
@@ -196,6 +198,20 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _began_text(record: Record) -> str:
+    """Return when the deployment began, as its timeline does, and when `up` started it again."""
+    times = record.up_times or ((record.started_at,) if record.started_at else ())
+    if not times:
+        return ""
+    began = min([*times, *(span.since for span in record.spans)])
+    again = (
+        f"started again by `tpuctl up` at {stamp(times[-1])} UTC (the time between is not counted), "
+        if len(times) > 1
+        else ""
+    )
+    return f"began {stamp(began)} UTC, {again}"
+
+
 def _tile(title: str, value: str, more: str) -> dict[str, str]:
     return {"title": title, "value": value, "more": more}
 
@@ -206,7 +222,9 @@ def _hero(facts: PageFacts) -> list[dict[str, str]]:
     lost = summary.preemptions
     found = [] if summary.steps is None else [_tile("", f"{summary.steps:,}", "steps")]
     if summary.wall_s:
-        found.append(_tile("in", span_text(summary.wall_s), ""))
+        found.append(
+            _tile("in", span_text(summary.wall_s), "in all" if len(facts.record.up_times) > 1 else "")
+        )
     # A preemption counts as survived once the job trains again or has succeeded, not in the first minute.
     survived = "survived" if facts.status.outcome == "done" or _trains(facts) else ""
     found.append(
@@ -250,7 +268,10 @@ def _bar(facts: PageFacts) -> dict[str, Any] | None:
     return {"share": round(min(100.0, 100 * step / target), 2), "text": text}
 
 
-def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
+def _machines(
+    facts: PageFacts, drawn: Timeline, points: Sequence[tuple[float, int, float | None, int]],
+    dashed: Sequence[int],
+) -> dict[str, Any]:  # fmt: skip
     lanes = charts.lanes(drawn)
     shown = {(bar["kind"], bar["text"]) for lane in lanes for bar in lane["bars"]}
     order = [*(use.name.lower() for use in Use), "vm"]
@@ -263,13 +284,13 @@ def _machines(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
         "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
         "preempted_at": [(position(at), number) for number, at in drawn.preemptions.items()],
-        "progress": charts.progress(with_starts(facts.points, facts.heartbeats), drawn, _target(facts)),
+        "progress": charts.progress(points, drawn, _target(facts), dashed),
         "saved_at": [(position(at), step) for step, at in inside],
     }
 
 
-def _curve(facts: PageFacts, drawn: Timeline) -> dict[str, Any]:
-    found = charts.curve(facts.losses)
+def _curve(facts: PageFacts, drawn: Timeline, dashed: Sequence[int]) -> dict[str, Any]:
+    found = charts.curve(facts.losses, dashed)
     if found is None:
         return {"curve": None, "preempted_by_step": [], "saved_by_step": []}
     reached = {number: part[-1][0] for number, part in facts.losses.items()}

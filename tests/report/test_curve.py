@@ -7,12 +7,13 @@ import pytest
 
 from orchestrator.cli.views.summary import redone_text
 from orchestrator.contract.phase import Phase
+from orchestrator.contract.training import Training
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.use_spans import Use
 from orchestrator.report.charts import curve
-from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps, with_starts
+from orchestrator.report.curve_points import PrintedLines, losses, with_printed_steps, with_reported_points
 from orchestrator.report.summary import summarise
 from orchestrator.report.timeline import timeline
 from tests.agent.printed_lines import SAMPLES
@@ -140,15 +141,37 @@ def test_a_point_of_the_watcher_counts_as_a_printed_step():
     assert [heartbeat.step for heartbeat in found] == [40, None, None]
 
 
-def test_the_line_of_a_machine_begins_where_it_trained_on():
-    """The watcher saw it 100 steps later; a machine without a first step, or that nobody saw, gets no point."""
+def test_a_machine_has_a_line_from_where_it_trained_on_to_its_last_step():
+    """The watcher saw it 100 steps later; one that ran without a watcher has its line by its report alone."""
     points = [(T + 20, 100, 2.0, 1), (T + 90, 190, 1.5, 2)]
     heartbeats = [
         Heartbeat(1, 0, Phase.RUN, T + 20, step=100, timings={"first_step": T + 5}),
         Heartbeat(2, 0, Phase.RUN, T + 90, step=190, resumed_from=80, timings={"first_step": T + 70}),
         Heartbeat(3, 0, Phase.RUN, T + 99, step=200, resumed_from=180, timings={"first_step": T + 95}),
+        Heartbeat(
+            4,
+            0,
+            Phase.DONE,
+            T + 300,
+            step=260,
+            resumed_from=200,
+            progress_at=T + 250,
+            attempt=2,
+            timings={"first_step": T + 220},
+            trained=(Training(1, T + 150, T + 160, 190, 210),),
+        ),
         Heartbeat(2, 1, Phase.RUN, T + 90, step=190, resumed_from=70, timings={"first_step": T + 60}),
     ]
-    found = with_starts(points, heartbeats)
-    assert found == [(T + 5, 0, None, 1), points[0], (T + 70, 80, None, 2), points[1]]
-    assert with_starts(points, [Heartbeat(1, 0, Phase.BOOT, T)]) == points
+    found = with_reported_points(points, heartbeats)
+    assert found[:4] == [(T + 5, 0, None, 1), points[0], (T + 70, 80, None, 2), points[1]]
+    assert [point[:2] for point in found[4:]] == [
+        (T + 95, 180), (T + 99, 200), (T + 150, 190), (T + 160, 210), (T + 220, 200), (T + 250, 260),
+    ]  # fmt: skip
+    assert with_reported_points(points, [Heartbeat(1, 0, Phase.BOOT, T)]) == points
+
+
+def test_a_line_goes_on_to_the_last_step_although_its_watcher_has_ended():
+    """The report is newer than the last point."""
+    report = Heartbeat(1, 0, Phase.RUN, T + 99, step=900, progress_at=T + 98, timings={"first_step": T + 5})
+    found = with_reported_points([(T + 20, 100, 2.0, 1)], [report])
+    assert [point[:2] for point in found] == [(T + 5, 0), (T + 20, 100), (T + 98, 900)]

@@ -215,14 +215,39 @@ def test_a_preemption_runs_through_every_drawing():
     assert 'class="preemption"' not in alone
 
 
+def lines_of(text, label):
+    """Return number of points and whether it is dashed, of each line of a drawing."""
+    (drawn,) = (part for part in re.split('role="img"', text) if label in part[:80])
+    found = re.findall(r'<polyline class="([^"]+)" points="([^"]+)"', drawn)
+    return [(len(points.split()), "dashed" in style) for style, points in found]
+
+
 def test_the_line_of_steps_begins_where_each_machine_trained_on():
-    """The watcher has one point of each: alone it would be no line."""
+    """The watcher has one point of each: alone it would be no line. The third ran without a watcher."""
     text = page(facts(points=[(T + 500, 50, 3.0, 1), (T + 1700, 180, 2.0, 2)]))
-    (drawn,) = (
-        part for part in text.split('class="chart"') if "Steps by time" in part.split("</section>")[0]
-    )
-    lines = re.findall(r'<polyline[^>]* points="([^"]+)"', drawn.split("</section>")[0])
-    assert [len(line.split()) for line in lines] == [2, 2]
+    assert [count for count, _ in lines_of(text, "Steps by time")] == [3, 3, 2]
+
+
+def test_a_tpu_has_the_same_line_in_both_drawings():
+    """Also where another one has a line in one of them only."""
+    found = facts()
+    losses = {number: part for number, part in found.losses.items() if number != 2}
+    text = page(replace(found, losses=losses))
+    assert [dashed for _, dashed in lines_of(text, "Steps by time")] == [False, True, False]
+    assert [dashed for _, dashed in lines_of(text, "Loss from")] == [False, False]
+    assert "every second one is dashed" in text
+    assert "lowest loss" in text
+
+
+def test_the_page_begins_when_its_timeline_does():
+    """`up` has started it again after its end: the last start is not when it began."""
+    found = facts()
+    assert "began 2027-01-15 07:59:50 UTC, as of" in page(found)
+    again = replace(found, record=replace(found.record, started_at=T + 2400, up_times=(T - 10, T + 2400)))
+    words = PageReader(page(again)).words
+    said = "began 2027-01-15 07:59:50 UTC, started again by `tpuctl up` at 2027-01-15 08:40:00 UTC"
+    assert f"{said} (the time between is not counted), as of" in words
+    assert "56 min 40 s in all" in words
 
 
 def test_checkpoints_are_drawn_where_they_were_saved():
