@@ -13,7 +13,7 @@ MAX_REST = 1e9
 
 
 @dataclass(frozen=True)
-class Progress:
+class ProgressEstimate:
     """
     How far a job is and how fast. *step* is the newest that every worker has committed.
 
@@ -53,7 +53,9 @@ def _names_only_the_newest(heartbeat: Heartbeat) -> bool:
     return heartbeat.committed_step not in {None, heartbeat.resumed_from, *heartbeat.committed_steps}
 
 
-def with_heartbeats(known: Progress, heartbeats: tuple[Heartbeat, ...], node: Node | None) -> Progress:
+def with_heartbeats(
+    known: ProgressEstimate, heartbeats: tuple[Heartbeat, ...], node: Node | None
+) -> ProgressEstimate:
     """Return the progress updated by the reports of the newest TPU's workers."""
     if not heartbeats:
         return known
@@ -71,7 +73,9 @@ def with_heartbeats(known: Progress, heartbeats: tuple[Heartbeat, ...], node: No
     return known if step <= known.step else _committed(known, last, step, node)
 
 
-def _committed(known: Progress, heartbeat: Heartbeat, step: int, node: Node | None) -> Progress:
+def _committed(
+    known: ProgressEstimate, heartbeat: Heartbeat, step: int, node: Node | None
+) -> ProgressEstimate:
     # A machine's clock may be wrong: no event is later than its report, or earlier than its TPU.
     at = min(heartbeat.committed_at or heartbeat.updated, heartbeat.updated)
     since = max(known.committed_at, heartbeat.timings.get("first_step", 0.0))

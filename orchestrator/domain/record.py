@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import Condition, FirstSeen, of_name, of_node
-from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.job_progress import ProgressEstimate
 from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Node, NodeState, Operation, World
@@ -196,7 +196,7 @@ class DeadlineRecord:
     """Incarnations that were requested on demand because of the deadline."""
     flex_start: tuple[int, ...] = ()
     """Those of them that were requested as flex-start."""
-    progress: Progress = field(default_factory=Progress)
+    progress: ProgressEstimate = field(default_factory=Progress)
 
 
 @dataclass(frozen=True)

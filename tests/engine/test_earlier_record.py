@@ -13,7 +13,7 @@ from orchestrator.config.load import load
 from orchestrator.contract.bucket.object_names import JOURNAL
 from orchestrator.domain import names
 from orchestrator.domain.first_seen import VM_HAS_RUN, Condition, of_name, of_node
-from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.job_progress import ProgressEstimate
 from orchestrator.domain.observation import NodeState
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.record import (
@@ -93,7 +93,7 @@ def test_every_value_has_its_place_in_the_nested_record(earlier):
         observed=True, ready=True, grants="2:::0:0", granted_at=1795477712.4837377
     )
     assert earlier.job == JobRecord(BUNDLE, AGENT, f"{BUNDLE}:{AGENT}", BUNDLE, "149f71e8abb2f576")
-    reached = Progress(
+    reached = ProgressEstimate(
         118, seconds_per_step=0.5100136395299043, cold=12.325292825698853, commit_interval=5.112518072128296,
         committed_at=1795477784.060072, spot_refused_at=VM_OBSERVED,
     )  # fmt: skip

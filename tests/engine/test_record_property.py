@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from orchestrator.contract.bucket.limits import LATEST_TIME
 from orchestrator.domain.first_seen import of_node
-from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.job_progress import ProgressEstimate
 from orchestrator.domain.observation import NodeState, Operation
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.record import Candidate, Record, Refusal, Shape, Span
@@ -62,7 +62,7 @@ SANE = {
     "operations": several(
         st.builds(Operation, names, st.just(Kind.NODE), st.sampled_from(Verb), names, zones, st.none() | numbers)
     ),
-    "progress": st.builds(Progress, st.integers(0, 1 << 53), times, times, times, times, times),
+    "progress": st.builds(ProgressEstimate, st.integers(0, 1 << 53), times, times, times, times, times),
 }  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.config.rules.loop import RULES
-from orchestrator.domain.job_progress import Progress
+from orchestrator.domain.job_progress import ProgressEstimate
 from orchestrator.domain.machines.queued_resource import QueuedResource, QueuedState
 from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Verb
@@ -20,7 +20,7 @@ from tests.kit.records import changed
 from tests.planning.worlds import NOW, OTHER_ZONE, ZONE, heartbeat, node, record, spec, world
 
 HOUR = 3600.0
-KNOWN = Progress(step=0, seconds_per_step=36.0, cold=200.0, commit_interval=600.0)
+KNOWN = ProgressEstimate(step=0, seconds_per_step=36.0, cold=200.0, commit_interval=600.0)
 """A job of 1,000 steps takes ten hours."""
 
 
@@ -65,7 +65,7 @@ def test_the_time_of_a_step_and_the_last_save_are_learned():
     learned = update_progress(record(), observed).deadline.progress
     assert (learned.step, learned.seconds_per_step, learned.cold) == (130, 10.0, 300.0)
     assert learned.commit_interval == 450.0
-    assert update_progress(record(), world(heartbeats=Present(()))).deadline.progress == Progress()
+    assert update_progress(record(), world(heartbeats=Present(()))).deadline.progress == ProgressEstimate()
 
 
 def test_without_a_deadline_nothing_is_on_demand():
@@ -153,7 +153,7 @@ def test_a_refusal_of_on_demand_says_nothing_about_spot():
 
 def test_an_unknown_time_of_a_step_is_held_to_need_half_of_the_time():
     """Before the first step."""
-    found = situation(due(), world(heartbeats=Present(())), begun(1, progress=Progress()))
+    found = situation(due(), world(heartbeats=Present(())), begun(1, progress=ProgressEstimate()))
     assert found.work == pytest.approx(10 * HOUR)
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.job_progress import Progress, common_step
+from orchestrator.domain.job_progress import ProgressEstimate, common_step
 from orchestrator.domain.observation import NodeState, Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Outcome
@@ -87,7 +87,7 @@ def test_a_preemption_tells_what_became_of_the_work():
     def reported(earlier=0, **more):
         """Return the event, and check that the changes do not say it again."""
         was = record()
-        was = replace(was, deadline=replace(was.deadline, progress=Progress(step=earlier)))
+        was = replace(was, deadline=replace(was.deadline, progress=ProgressEstimate(step=earlier)))
         report = heartbeat(**remaining, **more)
         assert not any(
             "committed" in c.message or "checkpoint" in c.message for c in planned(report, **taken).changes

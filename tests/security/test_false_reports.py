@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.job_progress import Progress, seconds_remaining, with_heartbeats
+from orchestrator.domain.job_progress import ProgressEstimate, seconds_remaining, with_heartbeats
 from orchestrator.domain.ports import StoredObject
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.records.rebuild_record import MAX_NUMBERS_AHEAD, rebuilt
@@ -50,9 +50,9 @@ def test_a_rate_that_no_job_has_is_none(rate):
 
 def test_a_record_with_unreadable_progress_is_written_without_it():
     """Whatever has got into it."""
-    broken = record_of(incarnation=3, progress=Progress(step=7, seconds_per_step=1e12))
+    broken = record_of(incarnation=3, progress=ProgressEstimate(step=7, seconds_per_step=1e12))
     again = decode(encode(broken, "demo"), "demo")
-    assert (again.node.incarnation, again.deadline.progress) == (3, Progress())
+    assert (again.node.incarnation, again.deadline.progress) == (3, ProgressEstimate())
 
 
 def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
@@ -61,18 +61,20 @@ def test_a_commit_is_not_later_than_its_report_nor_than_its_tpu_is_old():
     ahead = heartbeat(
         phase=Phase.RUN, step=9, committed_step=9, committed_at=1e11, updated=NOW, timings=begun
     )
-    learned = with_heartbeats(Progress(), (ahead,), node(created_at=NOW - 600))
+    learned = with_heartbeats(ProgressEstimate(), (ahead,), node(created_at=NOW - 600))
     assert (learned.committed_at, learned.commit_interval) == (NOW, 500)
     before = replace(ahead, timings={"first_step": 1.0})
     assert (
-        with_heartbeats(Progress(commit_interval=30.0), (before,), node(created_at=NOW - 600)).commit_interval
+        with_heartbeats(
+            ProgressEstimate(commit_interval=30.0), (before,), node(created_at=NOW - 600)
+        ).commit_interval
         == 30
     )
 
 
 def test_the_time_between_two_tpus_is_no_time_between_two_saves():
     """Days without a TPU would count as the work that each preemption costs; nor where it is not listed."""
-    known = Progress(step=5, committed_at=NOW - 300_000, commit_interval=30.0)
+    known = ProgressEstimate(step=5, committed_at=NOW - 300_000, commit_interval=30.0)
     first = heartbeat(phase=Phase.RUN, step=9, committed_step=9, committed_at=NOW - 10, updated=NOW)
     for observed in (node(created_at=NOW - 600), None):
         learned = with_heartbeats(known, (first,), observed)
@@ -81,7 +83,9 @@ def test_the_time_between_two_tpus_is_no_time_between_two_saves():
 
 def test_steps_that_a_machine_has_made_up_end_with_it():
     """The deadline held all the work to be done, for good, and never paid for what was left."""
-    lied = with_heartbeats(Progress(), (heartbeat(phase=Phase.RUN, step=9, committed_step=2**52),), node())
+    lied = with_heartbeats(
+        ProgressEstimate(), (heartbeat(phase=Phase.RUN, step=9, committed_step=2**52),), node()
+    )
     assert lied.step == 2**52
     boots = heartbeat(2, phase=Phase.SETUP, step=None)
     assert with_heartbeats(lied, (boots,), node(2)).step == 2**52, "not known before the job runs"

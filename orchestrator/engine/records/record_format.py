@@ -78,7 +78,7 @@ NESTED = {
 ZONE_KEYS = {"preemptions": "lives", "out_by_preemption": "out_by_loss"}
 """Keys of a zone's stored history whose field has another name."""
 PROGRESS_KEYS = {"commit_interval": "loss", "seconds_per_step": "pace"}
-"""The same of a Progress."""
+"""The same of a ProgressEstimate."""
 PARTS = {path.partition(".")[0] for path in NESTED.values() if "." in path}
 NAMES = [field.name for field in fields(Record)]
 STORED = {**NESTED, **{name: name for name in NAMES if name not in PARTS and name not in NESTED.values()}}
