@@ -91,20 +91,22 @@ class UnpackProcesses:
                 with contextlib.suppress(OSError):
                     pipe.close()  # type: ignore[union-attr]
 
-    def unpack(self, task: Unpacking) -> None:
+    def unpack(self, unpacking: Unpacking) -> None:
         """Unpack one archive. Raise OSError, and DamagedError for bad content."""
         program = self._idle.get()
         try:
             program = program or self._start()
             assert program.stdin is not None  # noqa: S101 (asked for)
             assert program.stdout is not None  # noqa: S101 (asked for)
-            program.stdin.write(task.line())
+            program.stdin.write(unpacking.line())
             program.stdin.flush()
             answer = program.stdout.readline()
         finally:
             self._idle.put(program)
         if not answer:
-            raise OSError(f"the process that unpacks {Path(task.archive).name} left with {program.wait()}")
+            raise OSError(
+                f"the process that unpacks {Path(unpacking.archive).name} left with {program.wait()}"
+            )
         said: Dict[str, str] = json.loads(answer)
         if "damaged" in said:
             raise DamagedError(said["damaged"])
@@ -145,11 +147,11 @@ def main() -> None:
         sys.stdout.flush()
 
 
-def unpack(task: Unpacking) -> None:
+def unpack(unpacking: Unpacking) -> None:
     """Unpack one archive in this process. Raise OSError, and DamagedError for bad content."""
-    archive, piece = Path(task.archive), task.piece
-    staged = {place: Path(folder) for place, folder in task.staged.items()}
-    naming = frozenset(task.paths.naming)
+    archive, piece = Path(unpacking.archive), unpacking.piece
+    staged = {place: Path(folder) for place, folder in unpacking.staged.items()}
+    naming = frozenset(unpacking.paths.naming)
     links: List[Tuple[Path, str]] = []
     made: Set[Path] = set()
     rest, files = piece.unpacked, piece.files
@@ -168,11 +170,11 @@ def unpack(task: Unpacking) -> None:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     made.add(target.parent)
                 if member.issym():
-                    links.append((target, _link_of(member, task)))
+                    links.append((target, _link_of(member, unpacking)))
                 elif member.isdir():
                     target.mkdir(exist_ok=True)
                 elif member.isfile():
-                    _write(tar, member, target, task.paths if member.name in naming else None)
+                    _write(tar, member, target, unpacking.paths if member.name in naming else None)
                 else:
                     raise DamagedError(
                         f"{archive.name} holds {member.name!r}, which is not a file, folder or link"
@@ -203,11 +205,11 @@ def _unpacker(kind: str, path: Path) -> Iterator[IO[bytes]]:
             raise DamagedError(f"{path.name} cannot be unpacked: zstd left with {program.returncode}")
 
 
-def _link_of(member: tarfile.TarInfo, task: Unpacking) -> str:
+def _link_of(member: tarfile.TarInfo, unpacking: Unpacking) -> str:
     leads = member.linkname
-    if task.inside and is_outside(member.name, leads):
+    if unpacking.inside and is_outside(member.name, leads):
         raise DamagedError(f"{member.name!r} is a link to {leads!r}, out of its folder")
-    return os.fsdecode(task.paths.put_into(os.fsencode(leads)))
+    return os.fsdecode(unpacking.paths.put_into(os.fsencode(leads)))
 
 
 def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, paths: Optional[NewPaths]) -> None:
