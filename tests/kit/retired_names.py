@@ -289,5 +289,7 @@ RETIRED = {
     "check_place": "check_project_and_login",
     "Placed": "InZone",
     "SavedPlace": "FolderKind",
+    "share_of": "granted_fraction; a share is a user's of a fleet",
+    "share_in": "granted_fraction_in",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -6,11 +6,11 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.policies.compared import DeadlinePolicy, choose
-from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, lifetime_of, on_time, share_of
+from orchestrator.planning.tpu.deadline import Mode, Offer, Situation, granted_fraction, lifetime_of, on_time
 
 HOUR = 3600.0
-CHEAP = Offer("a", 1.0, up=True, share=0.9, lifetime=6 * HOUR)
-EXPENSIVE = Offer("b", 1.8, up=True, share=0.9, lifetime=6 * HOUR)
+CHEAP = Offer("a", 1.0, up=True, available=0.9, lifetime=6 * HOUR)
+EXPENSIVE = Offer("b", 1.8, up=True, available=0.9, lifetime=6 * HOUR)
 NONE = replace(CHEAP, up=False)
 
 
@@ -124,8 +124,8 @@ def test_the_forecast():
 
 def test_what_is_not_known_yet_has_a_prior():
     """A half, and four hours; then what was observed counts."""
-    assert (share_of(0, 0), lifetime_of(0, 0)) == (0.5, 4 * HOUR)
-    assert share_of(0, 8) == 0.1
+    assert (granted_fraction(0, 0), lifetime_of(0, 0)) == (0.5, 4 * HOUR)
+    assert granted_fraction(0, 8) == 0.1
     assert lifetime_of(18 * HOUR, 9.5) == 2 * HOUR
 
 
@@ -140,7 +140,7 @@ def play(policy, seed, tick=60.0):
             up, until = not up, state.now + draw.expovariate(1 / means[up])
             if not up and state.mode is Mode.SPOT:
                 state, worked = replace(state, mode=Mode.WAIT, zone=""), state.done
-        offer = replace(CHEAP, up=up, share=0.5, lifetime=draw.uniform(0.1, 10) * HOUR)
+        offer = replace(CHEAP, up=up, available=0.5, lifetime=draw.uniform(0.1, 10) * HOUR)
         choice = choose(policy, replace(state, offers=(offer,), unsaved=worked - state.done))
         if choice.mode is not state.mode:
             worked, cold_remaining = state.done, state.cold

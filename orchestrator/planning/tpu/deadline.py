@@ -39,7 +39,7 @@ class Offer:
     """
     Spot capacity in one zone.
 
-    *up* says whether a node can be had now, None if no recent request tells. *share* is the fraction of time
+    *up* says whether a node can be had now, None if no recent request tells. *available* is the fraction of time
     in which one could be had, *lifetime* the seconds that a new node is expected to last; both are estimates from
     the past.
     """
@@ -47,7 +47,7 @@ class Offer:
     zone: str
     usd_hour: float
     up: bool | None = None
-    share: float = 0.5
+    available: float = 0.5
     lifetime: float = 4 * 3600.0
 
 
@@ -114,7 +114,7 @@ def choose(situation: Situation) -> ModeChoice:
     return _idle(situation)
 
 
-def share_of(granted: float, asked: float) -> float:
+def granted_fraction(granted: float, asked: float) -> float:
     """Return the fraction of time in which spot can be had, from *granted* of *asked* requests; 0.5 without any."""
     # Laplace's rule of succession: one grant or refusal alone proves nothing.
     return (granted + 1.0) / (asked + 2.0)
@@ -168,7 +168,7 @@ def _on_demand(s: Situation) -> ModeChoice:
     # Short lifetimes so far must not end the search for good: pauses between tries double, so tries stay cheap.
     saved = (s.on_demand_usd_hour - offer.usd_hour) * min(max(offer.lifetime, USUAL), s.remaining)
     # With overlap a refusal costs nothing, so only the gain of a grant counts.
-    saved *= 1.0 if offer.up or s.overlaps else offer.share
+    saved *= 1.0 if offer.up or s.overlaps else offer.available
     spent = offer.usd_hour * s.cold + s.on_demand_usd_hour * (s.cold + s.unsaved)
     return found if saved > spent else ModeChoice(Mode.ON_DEMAND, s.zone, "a move to spot would not pay")
 
@@ -226,6 +226,6 @@ def _affordable(s: Situation) -> list[Offer]:
         if price >= s.on_demand_usd_hour or (enough and price > 1.02 * last):
             break
         worthwhile.append(offer)
-        missing *= 1.0 - offer.share
+        missing *= 1.0 - offer.available
         last = price
     return worthwhile

@@ -30,9 +30,9 @@ from orchestrator.planning.tpu.deadline import (
     Offer,
     Situation,
     choose,
+    granted_fraction,
     lifetime_of,
     on_time,
-    share_of,
 )
 from orchestrator.planning.tpu.next_zone import create_gate, hopeless
 from orchestrator.planning.tpu.race import may_overlap
@@ -227,9 +227,9 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     def offer(zone: str) -> Offer:
         one = zone_history(record.capacity_history, zone, record.node.type)
         shut = doubted or create_gate(spec, cheap, zone) > world.observed_at
-        share = share_in(one, len(spans), vain)
+        available = granted_fraction_in(one, len(spans), vain)
         lasts = (lifetime + one.lived) / (1.0 + one.preemptions)
-        return Offer(zone, usd[zone].spot, up=False if shut else None, share=share, lifetime=lasts)
+        return Offer(zone, usd[zone].spot, up=False if shut else None, available=available, lifetime=lasts)
 
     return tuple(offer(zone) for zone in spec.tpu.zones)
 
@@ -254,12 +254,12 @@ def span_spot(record: Record, name: str) -> bool | None:
     return False if incarnation_of(name, {}) in record.deadline.on_demand else None
 
 
-def share_in(one: ZoneHistory, granted: int, vain: int) -> float:
+def granted_fraction_in(one: ZoneHistory, granted: int, vain: int) -> float:
     """Return the availability of spot in a zone: from its hours with and without, else from all TPUs so far."""
     with_one, without = sum(hour[1] for hour in one.hours), sum(hour[2] for hour in one.hours)
     if not with_one + without:
-        return share_of(granted, granted + vain)
-    return share_of(with_one, with_one + max(without, vain))
+        return granted_fraction(granted, granted + vain)
+    return granted_fraction(with_one, with_one + max(without, vain))
 
 
 @dataclass(frozen=True)
