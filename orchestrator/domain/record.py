@@ -196,7 +196,7 @@ class DeadlineRecord:
     """Incarnations that were requested on demand because of the deadline."""
     flex_start: tuple[int, ...] = ()
     """Those of them that were requested as flex-start."""
-    progress: ProgressEstimate = field(default_factory=Progress)
+    progress: ProgressEstimate = field(default_factory=ProgressEstimate)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from orchestrator.domain.remote import Host
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.errors import RemoteError, UsageError
 from orchestrator.ssh.transfer.copy import FOLDER, MISSING, NEW_FOLDER, THERE, Hints, fetch, send
-from orchestrator.ssh.transfer.tree import Progress, TreeCopied, fetch_tree, send_tree
+from orchestrator.ssh.transfer.tree import OnProgress, TreeCopied, fetch_tree, send_tree
 
 _PLACE = re.compile(r"(?P<machine>w\d+|vm)?:(?P<path>.*)", re.DOTALL)
 UNTOUCHED = "nothing was copied"
@@ -159,7 +159,7 @@ def hints_of(options: CopyOptions) -> Hints:
     }
 
 
-def _progress(session: Session, host: Host) -> Progress:
+def _progress(session: Session, host: Host) -> OnProgress:
     """Return a progress callback: a live line on a terminal, elsewhere one line every 30 s."""
     said_at = session.clock.now()
 

@@ -36,7 +36,7 @@ _MOST_HEADER = 1 << 20
 _MOST_NAMED = 20
 _SAID = 64 << 10
 
-Progress = Callable[[int, str], None]
+OnProgress = Callable[[int, str], None]
 """Called with the bytes copied so far and the current file."""
 
 
@@ -55,7 +55,7 @@ class TreeCopied:
 
 
 def fetch_tree(
-    connection: "Connection", source: str, target: Path, root: str, progress: Progress, hints: Hints = HINTS
+    connection: "Connection", source: str, target: Path, root: str, progress: OnProgress, hints: Hints = HINTS
 ) -> TreeCopied:
     """Copy folder *source* of the machine to the new folder *target*. Raise RemoteError and OSError."""
     _delete_killed(target)
@@ -118,7 +118,7 @@ def _changed(connection: "Connection", code: int, words: str, target: Path, hint
 
 
 def send_tree(
-    connection: "Connection", source: Path, target: str, root: str, progress: Progress, hints: Hints = HINTS
+    connection: "Connection", source: Path, target: str, root: str, progress: OnProgress, hints: Hints = HINTS
 ) -> TreeCopied:
     """
     Copy folder *source* to the new folder *target* of the machine, or into it if it exists.
@@ -143,7 +143,7 @@ def send_tree(
     return done
 
 
-def unpack(stream: "Incoming", into: Path, progress: Progress) -> TreeCopied:
+def unpack(stream: "Incoming", into: Path, progress: OnProgress) -> TreeCopied:
     """
     Extract the archive in *stream* below the empty folder *into*.
 
@@ -191,7 +191,7 @@ def _link_all(into: Path, links: list[tuple[str, str]], done: TreeCopied) -> Non
         raise _refused(f"{name!r} twice") from error
 
 
-def pack(tar: Any, source: Path, done: TreeCopied, progress: Progress) -> None:
+def pack(tar: Any, source: Path, done: TreeCopied, progress: OnProgress) -> None:
     """Add what folder *source* holds to *tar*. Raise OSError, and RemoteError if a file becomes shorter."""
     for folder, folders, files in os.walk(source, onerror=_raise):
         folders.sort()
@@ -354,7 +354,7 @@ def _parts(name: str) -> list[str]:
 
 
 def _write(
-    stream: Incoming, path: Path, member: tarfile.TarInfo, progress: Progress, before: int
+    stream: Incoming, path: Path, member: tarfile.TarInfo, progress: OnProgress, before: int
 ) -> None:  # fmt: skip
     # No setuid bits from the machine, and the user's umask applies.
     mode = 0o777 if member.mode & 0o100 else 0o666
