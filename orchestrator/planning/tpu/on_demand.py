@@ -222,7 +222,7 @@ def _offers(spec: Spec, world: World, record: Record, mode: Mode) -> tuple[Offer
     believed = AGAIN if may_overlap(spec) else Backoff(BELIEVED / 2, inf).after(vain + 1)
     doubted = mode is Mode.ON_DEMAND and age < believed
     doubted = doubted or _in_queue(_live(world, record))
-    usd = rates(spec, world, record)
+    usd = hourly_costs(spec, world, record)
 
     def offer(zone: str) -> Offer:
         one = zone_history(record.capacity_history, zone, record.node.type)
@@ -263,34 +263,34 @@ def granted_fraction_in(one: ZoneHistory, granted: int, vain: int) -> float:
 
 
 @dataclass(frozen=True)
-class DeadlineRate:
+class HourlyCost:
     """USD per hour of a TPU in one zone, including the traffic to a bucket elsewhere."""
 
     spot: float
     on_demand: float
 
 
-def rates(spec: Spec, world: World, record: Record) -> dict[str, DeadlineRate]:
+def hourly_costs(spec: Spec, world: World, record: Record) -> dict[str, HourlyCost]:
     """
     Return the prices of each zone; a zone that is not in the table gets another one's.
 
     If no price is known, the ratio SPOT_PRICE is enough, because prices are only compared with each other.
     """
     tpu_type = record.node.type or spec.tpu.type
-    found = {zone: _rate(world.prices, tpu_type, zone) for zone in spec.tpu.zones}
-    other = next((rate for rate in found.values() if rate is not None), DeadlineRate(SPOT_PRICE, 1.0))
-    return {zone: rate or other for zone, rate in found.items()}
+    found = {zone: _hourly_cost(world.prices, tpu_type, zone) for zone in spec.tpu.zones}
+    other = next((cost for cost in found.values() if cost is not None), HourlyCost(SPOT_PRICE, 1.0))
+    return {zone: cost or other for zone, cost in found.items()}
 
 
-def _rate(prices: Prices, tpu_type: str, zone: str) -> DeadlineRate | None:
+def _hourly_cost(prices: Prices, tpu_type: str, zone: str) -> HourlyCost | None:
     price, way = prices.tpu(tpu_type, zone), prices.egress_hour(zone)
     on_demand = price.on_demand or (price.spot / SPOT_PRICE if price.spot else None)
     if on_demand is None:
         return None
-    return DeadlineRate((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)
+    return HourlyCost((price.spot or on_demand * SPOT_PRICE) + way, on_demand + way)
 
 
 def on_demand_usd(spec: Spec, world: World, record: Record, node: Node | None) -> float:
     """Return USD per hour on demand in the TPU's zone, or in the file's first zone without one."""
-    known = rates(spec, world, record)
+    known = hourly_costs(spec, world, record)
     return known.get(node.zone if node else "", known[spec.tpu.zones[0]]).on_demand
