@@ -26,7 +26,7 @@ VARIABLES: Dict[str, str] = {
     "TPU_WORKER_ID": "with several slices: number of this worker within its slice",
     "TPU_WORKER_HOSTNAMES": "with several slices: addresses of the slice's workers",
     "TPUCTL_INCARNATION": "number of the TPU: 1, then one more after each replacement",
-    "TPUCTL_ATTEMPT": "number of the start on this TPU, from 1",
+    "TPUCTL_ATTEMPT": "number of the attempt on this TPU, from 1",
     "TPUCTL_JOB": "deployment, incarnation and attempt; marks the processes of the job",
     "TPUCTL_RESUME": "path of the checkpoint to go on from; empty when there is none, and during setup",
     "TPUCTL_RESUME_STEP": "its step; empty when there is none",

@@ -15,7 +15,7 @@ from orchestrator.agent.caches.keeper import AFTER_START
 from orchestrator.agent.cloud import storage, transport
 from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, EndingKind
-from orchestrator.agent.fleet.task_part import SHARE, SILENT, TaskPart, Worker0
+from orchestrator.agent.fleet.task_part import SILENT, TASK_PART, TaskPart, Worker0
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
 from orchestrator.clock import VirtualClock
@@ -127,7 +127,7 @@ def test_worker_0_that_reports_nothing_is_silent(lab: AgentLab, clock: VirtualCl
     """For machines that follow it: each report, by whatever clock of its machine, begins its time again."""
     machine = lab.machine()
     part = TaskPart("wide", "0", 1, 0, 1, "10.0.0.1", 1.0, 0.0)
-    lab.put(f"nodes/a/{SHARE}", part.stored().encode())
+    lab.put(f"nodes/a/{TASK_PART}", part.stored().encode())
     worker0 = Worker0(machine.env, "nodes/a/", clock)
     for phase in ("boot", "run"):
         lab.put(f"{JOBS}wide/{TASKS}0/{heartbeat_name(1, 0)}", json.dumps({"phase": phase}).encode())

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from orchestrator.agent.fleet.task import AGAIN
-from orchestrator.agent.fleet.task_part import SHARE, VARIABLE, TaskPart, given
+from orchestrator.agent.fleet.task_part import TASK_PART, VARIABLE, TaskPart, given
 from orchestrator.contract.bucket.object_names import BUNDLES, ENDS, STARTS, SUBMISSIONS
 from orchestrator.emulator.http.router import Request, Response
 from tests.agent.agent_lab import AgentLab, AgentMachine, is_alive, lines_of_the_job
@@ -184,9 +184,9 @@ def test_a_machine_that_wakes_up_before_it_has_given_out_its_shares_is_over(lab:
     fleet.node("n-001")
     later = {"job": "other", "task": "7", "incarnation": 1, "slice": 0, "slices": 1}
     rest = {"coordinator": "10.0.0.9", "heartbeat": 1.0, "at": 1e11}
-    lab.put(f"nodes/n-001/{SHARE}", json.dumps({**later, **rest}).encode())
+    lab.put(f"nodes/n-001/{TASK_PART}", json.dumps({**later, **rest}).encode())
     assert fleet.start("n-001").wait() == AGAIN
-    assert lab.json(f"nodes/n-001/{SHARE}")["job"] == "other"
+    assert lab.json(f"nodes/n-001/{TASK_PART}")["job"] == "other"
 
 
 def test_slurm_takes_a_machine_from_a_task_that_it_only_follows(lab: AgentLab) -> None:

@@ -291,5 +291,7 @@ RETIRED = {
     "SavedPlace": "FolderKind",
     "share_of": "granted_fraction; a share is a user's of a fleet",
     "share_in": "granted_fraction_in",
+    "SHARE": "TASK_PART; `share.json` is the stored name",
+    "DeadlineRate": "HourlyCost",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

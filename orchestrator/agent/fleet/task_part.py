@@ -21,7 +21,7 @@ from orchestrator.agent.machine_clock import SYSTEM_CLOCK
 from orchestrator.agent.settings import Settings, read_settings
 from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.heartbeat import heartbeat_name
-from orchestrator.contract.bucket.object_names import JOBS, NODES, SHARE, SUBMISSIONS, TASKS
+from orchestrator.contract.bucket.object_names import JOBS, NODES, SUBMISSIONS, TASK_PART, TASKS
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError, PreconditionError
@@ -29,7 +29,7 @@ from orchestrator.contract.node_list import node_list
 from orchestrator.contract.phase import AT_REST, WELL
 from orchestrator.contract.replacing import write_atomically
 
-VARIABLE = "TPUCTL_SHARE"
+VARIABLE = "TPUCTL_TASK_PART"
 NODE_FOLDER = "TPUCTL_NODE_FOLDER"
 """Set on machines that follow: the part, and their node's folder in the bucket."""
 MEGASCALE_PORT = "8081"
@@ -118,17 +118,17 @@ def give_out(environ: Mapping[str, str], settings: Settings, start: int, at: flo
 
 
 def _write(bucket: JobBucket, node: str, part: TaskPart) -> None:
-    held = bucket.read(SHARE)
+    held = bucket.read(TASK_PART)
     before = _part(held.data) if held is not None else None
     # A machine that was cut off may resume here after Slurm has given its nodes to another start.
     if before is not None and before.at > part.at:
         raise AgentError(f"{node} has begun with {before.job}/{before.task} since")
     data = part.stored().encode()
     try:
-        bucket.write(SHARE, data, held.generation if held is not None else 0)
+        bucket.write(TASK_PART, data, held.generation if held is not None else 0)
     except PreconditionError as error:
         # The write may have succeeded and only its answer was lost.
-        held = bucket.read(SHARE)
+        held = bucket.read(TASK_PART)
         if held is None or held.data != data:
             raise AgentError(f"another task has begun on {node} at this moment") from error
 
@@ -158,7 +158,7 @@ class Worker0:
 
     def observe(self) -> Tuple[Optional[TaskPart], str]:
         """Return the node's part, and why worker 0 does not work on it, "" while it does."""
-        held = self._node.read(SHARE)
+        held = self._node.read(TASK_PART)
         part = _part(held.data) if held is not None else None
         if part is None:
             return None, "there is none"

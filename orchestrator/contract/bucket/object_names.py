@@ -31,7 +31,7 @@ OURS = (STATE, BUNDLES, CHECKPOINTS, "data/", LOGS, UNCOMMITTED, CACHES, IMAGES,
 
 NODES = "nodes/"
 """In a fleet's bucket: one folder for each node, with everything that a deployment has."""
-SHARE = ".tpuctl/share.json"
+TASK_PART = ".tpuctl/share.json"  # The older word: nodes have the object.
 """In a node's folder: the multi-machine task, started on another machine, that this node takes part in."""
 SLURM = "engine/"  # The older word: buckets have the folder, and nodes know its name.
 """Slurm, and the key with which its programs authenticate each other."""
