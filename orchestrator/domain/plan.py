@@ -163,7 +163,7 @@ class Change:
         """Return further details for people; no code reads them back."""
         capacity = "flex-start, for the deadline" if self.flex_start else "on demand, for the deadline"
         found = {"capacity": capacity} if self.on_demand else {}
-        # The older word, because `--json` prints it: programs may look for it.
+        # `--json` prints the key: programs may look for it.
         return found | ({"never_reported": "it has never reported"} if self.never_reported else {})
 
     @property
