@@ -8,7 +8,7 @@ from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.expired import end_expired, remember
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.job_data import check_sources, read_data, say_what_is_sent, send_data
-from orchestrator.app.source.wanted import build_artifacts, with_reported_end, with_wanted
+from orchestrator.app.source.wanted import build_artifacts, trained, with_reported_end, with_wanted
 from orchestrator.app.status.status import observe_now, watcher_of
 from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
@@ -24,6 +24,7 @@ from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
+from orchestrator.planning.deployment_outcome import more_training
 from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
@@ -122,22 +123,22 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
 
 def _must_run(session: Session) -> None:
     """Raise UsageError if no job can take new code."""
-    record = session.records.current
-    if not record.job.bundle:
-        raise _refused(f"{session.spec.name} is not up")
+    spec, record, store = session.spec, session.records.current, session.cloud.store
     # From the reports too: without a watcher the end of the job is not in the record.
-    over = with_reported_end(
-        session.spec, read_heartbeats(session.cloud.store, record.node.incarnation), record
-    )
+    over = with_reported_end(spec, read_heartbeats(store, record.node.incarnation), record)
+    # Whatever the code is: with this target, `up` has nothing to train.
+    if over.outcome is Outcome.DONE and (reached := trained(spec, store, over, "")):
+        raise _refused(f"the job of deployment {spec.name} is done ({reached})", hint=more_training(reached))
+    if not record.job.bundle:
+        raise _refused(f"{spec.name} is not up")
     if over.outcome:
-        raise _refused(f"the job of {session.spec.name} has finished ({over.outcome.value})")
+        raise _refused(f"the job of deployment {spec.name} has finished ({over.outcome.value})")
 
 
-def _refused(message: str, first: str = "") -> UsageError:
+def _refused(message: str, hint: str = "run: tpuctl up") -> UsageError:
     return UsageError(
-        f"{message}: there is nothing to push to", hint=f"{first}run: tpuctl up", changed="nothing was changed",
-        code="TPU-130",
-    )  # fmt: skip
+        f"{message}: there is nothing to push to", hint=hint, changed="nothing was changed", code="TPU-130"
+    )
 
 
 def _plan(session: Session, wanted: WantedPush) -> tuple[list[str], World]:
@@ -147,7 +148,7 @@ def _plan(session: Session, wanted: WantedPush) -> tuple[list[str], World]:
     if now.plan.outcome is not None:
         stopped = now.plan.outcome is Outcome.LIMIT_REACHED
         more = "raise watch.budget_usd or watch.ttl, then " if stopped else ""
-        raise _refused(f"{session.spec.name} has ended ({now.plan.message})", more)
+        raise _refused(f"{session.spec.name} has ended ({now.plan.message})", f"{more}run: tpuctl up")
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)
     record = with_wanted(before, wanted.bundle, wanted.agent, wanted.job, now.world.observed_at)

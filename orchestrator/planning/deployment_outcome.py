@@ -27,6 +27,24 @@ MAX_RESCUE = 3900.0
 """Seconds to wait for a gang that was given up; an agent rescues files for an hour at most."""
 _RESTING = frozenset(AT_REST)
 ALL_DONE = "all workers report that the job is done"
+_REACHED = "has reached job.target_steps"
+
+
+def target_reached(step: int, target: int) -> str:
+    """Return why a job whose checkpoint *step* has reached its *target* stays done, whatever its code is."""
+    return f"checkpoint {step} {_REACHED} ({target})"
+
+
+def more_training(message: str) -> str:
+    """Return how a job that is done for the reason *message* trains on."""
+    if _REACHED not in message:
+        return "More training: raise job.target_steps or change the code, then `tpuctl up`"
+    return (
+        "Changed code alone trains nothing more: raise job.target_steps, then `tpuctl up`. To train from the "
+        "beginning, use another name or `tpuctl down --delete-data` first"
+    )
+
+
 VM_LAST_WAKE = 5.0
 """Seconds until the next pass while the VM waits for the TPU's deletion."""
 

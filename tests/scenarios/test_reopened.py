@@ -96,6 +96,9 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert (planned.code, "Price:" in planned.out, "USD per hour" in planned.out) == (0, False, False)
     said = user.up()
     assert "has reached job.target_steps (60)" in said.err
+    for text in (" ".join(one.split()) for one in (planned.out, said.err, user.run("push").err)):
+        assert "Changed code alone trains nothing more: raise job.target_steps, then `tpuctl up`" in text
+        assert "or change the code" not in text
     assert cloud.nodes() == {}
     explained = " ".join(user.run("explain").out.split())
     assert "the newest TPU is #1" in explained
@@ -147,6 +150,18 @@ def test_push_to_a_job_that_is_over_is_refused_and_the_next_up_runs_the_code(clo
     assert cloud.mutations() == before
     user.up()
     assert len(cloud.asked("tpu.nodes.create")) == 2
+
+
+def test_push_to_a_trained_model_names_the_target_and_not_up_alone(cloud):
+    """With VM and TPU still there: `up` would answer that there is nothing to do, whatever the code is."""
+    user = User(cloud, job__target_steps=60)
+    finished(cloud, user, committed_step=60)
+    user.write("train.py", "print('other')\n")
+    document = user.run("push", "--json").document
+    assert "is done (checkpoint" in document["message"]
+    assert document["hint"].startswith("Changed code alone trains nothing more: raise job.target_steps")
+    user.edit(job__target_steps=6000)
+    assert user.run("push", "--json").document["hint"] == "run: tpuctl up"
 
 
 def test_push_at_the_end_of_the_time_to_live_is_refused(cloud):

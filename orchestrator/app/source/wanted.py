@@ -25,7 +25,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
-from orchestrator.planning.deployment_outcome import ALL_DONE
+from orchestrator.planning.deployment_outcome import ALL_DONE, target_reached
 from orchestrator.planning.job import job_digest, with_digest_of_today
 from orchestrator.planning.tpu.race import newest_refused
 from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
@@ -120,7 +120,7 @@ def trained(spec: Spec, store: Store, record: Record, bundle: str) -> str:
     # A count of saves says nothing about steps.
     step = next((one.step for one in complete if not one.counted), 0)
     if target and step >= target:
-        return f"checkpoint {step} has reached job.target_steps ({target})"
+        return target_reached(step, target)
     return record.message if same and complete else ""
 
 

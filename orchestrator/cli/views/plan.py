@@ -16,6 +16,7 @@ from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.amounts import ttl_text
 from orchestrator.domain.text.format_name import format_name
 from orchestrator.domain.text.suggest import join
+from orchestrator.planning.deployment_outcome import more_training
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
@@ -34,11 +35,10 @@ _COLOURS = {
     Verb.STOP: "yellow",
 }
 
-MORE = (
-    "Next: `tpuctl checkpoints fetch` copies the model. More training: raise job.target_steps or change the code, "
-    "then `tpuctl up`"
-)
-"""What to do with a job that is done."""
+
+def after_done(message: str) -> str:
+    """Return what to do with a job that is done for the reason *message*."""
+    return f"Next: `tpuctl checkpoints fetch` copies the model. {more_training(message)}"
 
 
 def show(
@@ -99,7 +99,7 @@ def render(
     for text in preview.plan.waiting:
         console.print(f"  waiting: {text}", markup=False, width=width)
     if done and preview.plan.empty:
-        console.print(MORE, markup=False, width=width)
+        console.print(after_done(preview.plan.message), markup=False, width=width)
     if not over:
         console.print()
         console.print(_prices(preview), width=width)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
-from orchestrator.cli.views.plan import MORE
+from orchestrator.cli.views.plan import after_done
 from orchestrator.domain.text.amounts import span_text, ttl_text, usd_text
 from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
@@ -18,7 +18,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "outcome": outcome}
         print_json("up", body)
     elif done.outcome is not None:
-        say(f"nothing to do: the job is done ({done.message}). {MORE}")
+        say(f"nothing to do: the job is done ({done.message}). {after_done(done.message)}")
     elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
     elif done.changes == 0:
