@@ -86,8 +86,8 @@ LARGER = Shape("v4-8", "tpu-ubuntu2204-base", spot=True, external_ip=True)
 UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
-    "observation.unknown": ("TPU", observed(nodes=Unknown("503", hint="wait")), "check again"),
-    "absence.unconfirmed": ("TPU", observed(ONCE, **NO_NODE), "checking once more"),
+    "observation.unknown": ("tpu", observed(nodes=Unknown("503", hint="wait")), "check again"),
+    "absence.unconfirmed": ("tpu", observed(ONCE, **NO_NODE), "checking once more"),
     "end.done": ("deployment", observed(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
     "end.uncommitted": ("deployment", observed(**report(phase=Phase.UNCOMMITTED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
@@ -102,47 +102,47 @@ CASES = {
     ),
     "bucket.gone": ("bucket", observed(bucket=Absent()), ""),
     "bucket.present": ("bucket", observed(), ""),
-    "vm.none": ("VM", observed(wants=spec(vm="none"), vm=Absent()), ""),
-    "vm.create": ("VM", observed(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
-    "vm.start": ("VM", observed(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
+    "vm.none": ("vm", observed(wants=spec(vm="none"), vm=Absent()), ""),
+    "vm.create": ("vm", observed(record(vm_accepted=False), vm=Absent()), "create VM demo-vm"),
+    "vm.start": ("vm", observed(vm=Present(vm(state=VmState.TERMINATED))), "start VM demo-vm"),
     "vm.operation": (
-        "VM",
+        "vm",
         observed(
             record(operations=(UNDER_WAY,)), vm=Present(vm(state=VmState.STAGING)),
             operations=(OperationResult(UNDER_WAY, False),),
         ),
         "an operation is running",
     ),
-    "vm.running": ("VM", observed(), ""),
-    "tpu.create": ("TPU", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
-    "tpu.ended": ("TPU", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
+    "vm.running": ("vm", observed(), ""),
+    "tpu.create": ("tpu", observed(record(incarnation=0, accepted=False, zone=""), **NO_NODE), "create TPU"),
+    "tpu.ended": ("tpu", observed(**lately(NodeState.PREEMPTED)), "delete TPU demo-tpu-g1"),
     "tpu.preempting": (
-        "TPU", observed(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
+        "tpu", observed(**report(phase=Phase.STOPPED, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
     "tpu.race": (
-        "TPU",
+        "tpu",
         observed(record(round=1, rivals=(Candidate(2, "us-central1-b", NOW),)), **lately(NodeState.CREATING)),
         "CREATING",
     ),
     "tpu.next": (
-        "TPU", observed(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create TPU demo-tpu-g2",
+        "tpu", observed(**report(phase=Phase.STOPPING, notice=True, preempted=True)), "create TPU demo-tpu-g2",
     ),
-    "tpu.creating": ("TPU", observed(**lately(NodeState.CREATING)), "CREATING"),
-    "tpu.queued": ("TPU", observed(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
+    "tpu.creating": ("tpu", observed(**lately(NodeState.CREATING)), "CREATING"),
+    "tpu.queued": ("tpu", observed(**in_queue()), "in the queue since 2027-01-15 07:00 UTC"),
     "tpu.reports": (
-        "TPU", observed(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
+        "tpu", observed(nodes=Present((node(healthy=False, health="UNHEALTHY_TPU"),))), "its workers report",
     ),
-    "tpu.transient-state": ("TPU", observed(**lately(NodeState.REPAIRING)), "REPAIRING"),
-    "tpu.unhealthy": ("TPU", observed(**unhealthy()), "UNHEALTHY_TPU"),
+    "tpu.transient-state": ("tpu", observed(**lately(NodeState.REPAIRING)), "REPAIRING"),
+    "tpu.unhealthy": ("tpu", observed(**unhealthy()), "UNHEALTHY_TPU"),
     "tpu.unreachable": (
-        "TPU", observed(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
+        "tpu", observed(LOST, **report(updated=NOW - 600)), "create TPU demo-tpu-g2",
     ),
-    "tpu.never-reported": ("TPU", observed(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
-    "tpu.ready": ("TPU", observed(), ""),
-    "tpu.unwanted": ("TPU", observed(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
-    "refused.wait": ("TPU", observed(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
+    "tpu.never-reported": ("tpu", observed(SILENT, heartbeats=Present(())), "create TPU demo-tpu-g2"),
+    "tpu.ready": ("tpu", observed(), ""),
+    "tpu.unwanted": ("tpu", observed(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
+    "refused.wait": ("tpu", observed(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
     "refused.final": (
-        "TPU", observed(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
+        "tpu", observed(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
     ),
     "job.waits": ("job", observed(**lately(NodeState.PREEMPTED)), "it starts by itself"),
     "job.push": ("job", observed(record(pushed="other"), **report(bundle="old")), "update job"),
@@ -192,21 +192,21 @@ SECRETS = spec(job=replace(spec().job, secrets={"KEY": "projects/p/secrets/key"}
 SAVING = report(phase=Phase.STOPPING, notice=True, preempted=True)
 ONE_RULE = {
     "a TPU that is made after refusals is not refused": (
-        "TPU", "tpu.creating", observed(STARTING, **lately(NodeState.CREATING)),
+        "tpu", "tpu.creating", observed(STARTING, **lately(NodeState.CREATING)),
     ),
-    "one that is sick and has never reported is silent": ("TPU", "tpu.never-reported", observed(SILENT, **SICK)),
+    "one that is sick and has never reported is silent": ("tpu", "tpu.never-reported", observed(SILENT, **SICK)),
     "one without a scope that its secrets need is not unreachable": (
-        "TPU", "tpu.unwanted",
+        "tpu", "tpu.unwanted",
         observed(record(job=job_digest(SECRETS)), SECRETS, nodes=Present((node(scopes=NARROW),))),
     ),
     "one that saves while no other zone can be asked is not unreachable": (
-        "TPU", "tpu.next", observed(wants=ONE_ZONE, **SAVING),
+        "tpu", "tpu.next", observed(wants=ONE_ZONE, **SAVING),
     ),
     "one that waits for a bucket that is gone is not asked for": (
-        "TPU", "bucket.gone", observed(record(incarnation=0, accepted=False, zone=""), bucket=Absent(), **NO_NODE),
+        "tpu", "bucket.gone", observed(record(incarnation=0, accepted=False, zone=""), bucket=Absent(), **NO_NODE),
     ),
     "a VM with an operation on its way is not made": (
-        "VM", "vm.operation",
+        "vm", "vm.operation",
         observed(record(operations=(UNDER_WAY,)), vm=Absent(), operations=(OperationResult(UNDER_WAY, False),)),
     ),
     "code that could not be sent is sent again": (
@@ -240,21 +240,21 @@ def test_every_change_of_the_next_pass_is_announced(rule):
 
 def test_an_event_has_no_time_without_a_watcher_and_names_the_command_to_run():
     """With a watcher the next look is at most a poll away."""
-    watched = item("TPU", explain(observed(**lately(NodeState.PREEMPTED))))
+    watched = item("tpu", explain(observed(**lately(NodeState.PREEMPTED))))
     assert NOW < watched.when <= NOW + 15
     assert watched.hint == ""
-    alone = item("TPU", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
+    alone = item("tpu", explain(observed(watcher=None, **lately(NodeState.PREEMPTED))))
     assert (alone.when, alone.hint) == (None, "tpuctl watch")
 
 
 def test_the_time_of_the_next_try_is_that_of_the_gate():
     """After two refusals for capacity in a zone the wait is ten seconds from the last."""
-    reported = item("TPU", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
+    reported = item("tpu", explain(observed(REFUSED, wants=ONE_ZONE, **NO_NODE)))
     assert reported.when == pytest.approx(NOW - 1 + 10)
     assert [e.message for e in reported.evidence if e.message.startswith("refused in")] == [
         "refused in us-central1-a (capacity): TPU-300 no more capacity"
     ] * 2
-    elsewhere = item("TPU", explain(observed(REFUSED, **NO_NODE)))
+    elsewhere = item("tpu", explain(observed(REFUSED, **NO_NODE)))
     assert "in us-central1-b" in elsewhere.next
     assert "refused in us-central1-a" in elsewhere.evidence[0].message
 
@@ -283,7 +283,7 @@ def test_evidence_has_its_source_and_its_time():
     """Cloud, record and journal describe the same TPU; money is shown as spent of the budget."""
     watch = replace(spec().watch, budget_usd=40.0, ttl=Duration(7 * 86400))
     found = explain(observed(wants=spec(watch=watch), usd=1.5, **lately(NodeState.PREEMPTED)))
-    reported = item("TPU", found).evidence
+    reported = item("tpu", found).evidence
     assert {e.source for e in reported} == {"cloud", "record", "journal"}
     assert all(e.at is not None and e.at <= NOW for e in reported)
     text = item("deployment", found).evidence[-1].message
@@ -329,13 +329,13 @@ def test_a_quota_that_the_old_tpu_holds_is_explained_as_the_wait_that_it_is():
     """Google's refusal advises to request more quota, which nobody has to."""
     full = Refusal(NOW - 1, "us-central1-a", Retry.QUOTA, "Quota limit", hint="request more", beside=True)
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,))
-    found = item("TPU", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
+    found = item("tpu", explain(observed(was, wants=ONE_ZONE, **lately(NodeState.DELETING))))
     assert found.rule is LoopRule.REFUSED_WAIT
     assert found.message.startswith("TPU: the old one holds the quota in us-central1-a until it is deleted")
     assert (found.next, found.hint) == ("ask again when it is deleted", "nothing; that is an ordinary wait")
     assert found.when == NOW + 5, "as the sentence says, not a poll later"
     alone = observed(was, wants=ONE_ZONE, watcher=None, **lately(NodeState.DELETING))
-    assert item("TPU", explain(alone)).hint == "tpuctl watch"
+    assert item("tpu", explain(alone)).hint == "tpuctl watch"
 
 
 def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
@@ -344,7 +344,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     granted = after_grant((), "us-central1-a", spec().tpu.type, NOW - 900)
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(full,), capacity_history=granted)
     shown = observed(was, wants=ONE_ZONE, **NO_NODE)
-    found = item("TPU", explain(shown))
+    found = item("tpu", explain(shown))
     assert (found.rule, found.message) == (
         LoopRule.REFUSED_WAIT,
         "the old TPU held the quota in us-central1-a until it was deleted",
@@ -357,7 +357,7 @@ def test_a_quota_that_the_old_tpu_has_just_freed_is_an_ordinary_wait_too():
     assert "us-central1-a, in all: 1 created" in texts, "no `0 refused` beside a refusal"
     # The same refusal without a TPU of ours is one of a quota that is too small.
     small = replace(was, refusals=(replace(full, beside=False),))
-    refused = item("TPU", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
+    refused = item("tpu", explain(observed(small, wants=ONE_ZONE, **NO_NODE)))
     assert refused.hint == "request more"
     assert refused.when == found.when, "the loop wakes when the wait is over"
 
@@ -384,7 +384,7 @@ def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     settled = [one for one in found.items if one.ok and one.next in NO_STEP]
     assert len(settled) > 1
     assert sum(line.startswith("  why ") for line in lines) == len(found.items) - len(settled)
-    assert all(f"{one.what}: {one.state}" in lines for one in found.items)
+    assert all(f"{one.title}: {one.state}" in lines for one in found.items)
 
 
 def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu():
@@ -407,11 +407,11 @@ def test_a_refusal_is_explained_once_and_the_journal_has_its_code():
     entry = Entry(NOW - 9, "node", "create", "demo-tpu-g2", why, f"TPU-350 {text}")
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=(refusal,))
     facts = replace(observed(was, wants=ONE_ZONE, **NO_NODE), journal=(lost, entry))
-    texts = [one.message for one in item("TPU", explain(facts)).evidence]
+    texts = [one.message for one in item("tpu", explain(facts)).evidence]
     assert sum(text in one for one in texts) == 1
     assert f"create TPU demo-tpu-g2 ({why}): refused (TPU-350)" in texts
     assert f"create TPU demo-tpu-g2 ({why}): TPU-500 no answer" in texts
-    later = item("TPU", explain(replace(facts, journal=(replace(entry, result="ok"),))))
+    later = item("tpu", explain(replace(facts, journal=(replace(entry, result="ok"),))))
     texts = [one.message for one in later.evidence]
     assert f"create TPU demo-tpu-g2 ({why}): accepted, then refused (TPU-350)" in texts
 
@@ -420,7 +420,7 @@ def test_the_refusals_that_are_listed_are_as_many_as_are_counted():
     """More than three are summed up in a line before the last ones."""
     five = tuple(replace(STOCKOUT, at=NOW - 50 + at) for at in range(5))
     was = record(incarnation=2, accepted=False, requested_at=0.0, refusals=five)
-    found = item("TPU", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
+    found = item("tpu", explain(observed(was, wants=ONE_ZONE, **NO_NODE)))
     texts = [one.message for one in found.evidence]
     assert found.message == "5 refusals in the last hour, the last for capacity"
     assert [text.partition(" in ")[0] for text in texts if "refus" in text][:4] == [

@@ -100,8 +100,8 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     monkeypatch.chdir("/")
     _, why = run(capsys, "explain", "mine")
     items = {item["what"]: item for item in why["items"]}
-    assert (items["TPU"]["rule"], items["watcher"]["rule"]) == ("tpu.ready", "watcher.none")
-    assert {e["source"] for e in items["TPU"]["evidence"]} == {"cloud", "record", "journal"}
+    assert (items["tpu"]["rule"], items["watcher"]["rule"]) == ("tpu.ready", "watcher.none")
+    assert {e["source"] for e in items["tpu"]["evidence"]} == {"cloud", "record", "journal"}
     assert here(capsys, "local", "preempt", "mine-tpu-g1", "--no-notice")[0] == 0
     _, out, _ = here(capsys, "explain", "mine")
     assert out.startswith("mine: TPU lost, no watcher: mine-tpu-g1 is PREEMPTED")

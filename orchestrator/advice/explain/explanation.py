@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.observation import World
-from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan
+from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan, kind_title
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState, WatcherStatus
@@ -62,7 +62,7 @@ class Evidence:
 @dataclass(frozen=True)
 class ExplainedItem:
     """
-    Explain one resource; *ok* says that it needs no attention.
+    Explain one resource, *what* by the word of its kind; *ok* says that it needs no attention.
 
     *rule* is the one that decided. *when* is the time of the next step in seconds since the epoch,
     None if not known or if nothing follows; *hint* is what a person can do.
@@ -77,6 +77,11 @@ class ExplainedItem:
     when: float | None = None
     hint: str = ""
     ok: bool = False
+
+    @property
+    def title(self) -> str:
+        """Return what is explained, for people."""
+        return kind_title(self.what)
 
 
 @dataclass(frozen=True)

@@ -62,32 +62,32 @@ def explain_bucket(facts: DeploymentFacts) -> ExplainedItem:
     if isinstance(observed, Present) and not decision.changes:
         held = observed.value
         evidence = (Evidence("cloud", now, f"{held.name} in {held.location}"),)
-        return ExplainedItem("bucket", "present", "it is there", decision.rule, evidence, ok=True)
+        return ExplainedItem(Kind.BUCKET.word, "present", "it is there", decision.rule, evidence, ok=True)
     asked = (_observation_of("bucket", observed, now), *journal_of(facts, "bucket"))
     if decision.rule is LoopRule.BUCKET_GONE:
         gone = (*asked, Evidence("record", None, "the bucket was there before"))
         hint = "`tpuctl down --delete-data`, then `tpuctl up`, to start over"
-        return ExplainedItem("bucket", "gone", decision.waiting, decision.rule, gone, hint=hint)
-    return _explained_request("bucket", "absent", decision, facts, Kind.BUCKET, asked)
+        return ExplainedItem(Kind.BUCKET.word, "gone", decision.waiting, decision.rule, gone, hint=hint)
+    return _explained_request("absent", decision, facts, Kind.BUCKET, asked)
 
 
 def explain_vm(facts: DeploymentFacts) -> ExplainedItem:
     """Explain the VM's state by the rule that the next pass applies to it, with evidence."""
     observed, now = facts.world.vm, facts.world.observed_at
     if facts.spec.vm == "none":
-        return ExplainedItem("VM", "none", "none is wanted", LoopRule.VM_NONE, ok=True)
+        return ExplainedItem(Kind.VM.word, "none", "none is wanted", LoopRule.VM_NONE, ok=True)
     if isinstance(observed, Unknown):
-        return not_visible("VM", observed, facts)
+        return not_visible(Kind.VM.word, observed, facts)
     decision = decide_vm(facts.spec, facts.world, facts.record)
     evidence = (_observation_of(names.vm_name(facts.spec), observed, now), *journal_of(facts, "vm"))
     if isinstance(observed, Absent):
-        return _explained_request("VM", "absent", decision, facts, Kind.VM, evidence)
+        return _explained_request("absent", decision, facts, Kind.VM, evidence)
     state = observed.value.state
     if state is VmState.RUNNING:
         return ExplainedItem(
-            "VM", state.value, "it runs", decision.rule, evidence[:1], hint=_differing(facts), ok=True
+            Kind.VM.word, state.value, "it runs", decision.rule, evidence[:1], hint=_differing(facts), ok=True
         )
-    return _explained_request("VM", state.value, decision, facts, Kind.VM, evidence)
+    return _explained_request(state.value, decision, facts, Kind.VM, evidence)
 
 
 def _differing(facts: DeploymentFacts) -> str:
@@ -99,20 +99,26 @@ def explain_tpu(facts: DeploymentFacts) -> ExplainedItem:
     """Explain the TPU: its state, for how long, and what the rules make of it."""
     observed = facts.world.nodes
     if isinstance(observed, Unknown):
-        return not_visible("TPU", observed, facts)
+        return not_visible(Kind.NODE.word, observed, facts)
     node = current_node(facts.world, facts.record)
     verdict = judge_node(facts.spec, node, facts.world, facts.record)
     decision = decide_node(facts.spec, facts.world, facts.record)
     evidence = (*_node_evidence(facts, node), *journal_of(facts, "node"))
     state = "absent" if node is None else node.state.name
     if decision.rule is LoopRule.TPU_READY and not decision.changes:
-        return ExplainedItem("TPU", state, "it is READY and healthy", decision.rule, evidence, ok=True)
+        return ExplainedItem(
+            Kind.NODE.word, state, "it is READY and healthy", decision.rule, evidence, ok=True
+        )
     if decision.rule is LoopRule.TPU_REPORTS and not decision.changes:
         shown = node.health if node is not None and node.state is NodeState.READY else state
         return ExplainedItem(
-            "TPU", state, f"its workers report, so {shown} alone changes nothing", decision.rule, evidence
+            Kind.NODE.word,
+            state,
+            f"its workers report, so {shown} alone changes nothing",
+            decision.rule,
+            evidence,
         )
-    return _explained_request("TPU", state, decision, facts, Kind.NODE, evidence, verdict.message)
+    return _explained_request(state, decision, facts, Kind.NODE, evidence, verdict.message)
 
 
 def _node_evidence(facts: DeploymentFacts, node: Node | None) -> tuple[Evidence, ...]:
@@ -155,7 +161,7 @@ def _observation_of(name: str, observed: Observed[Bucket] | Observed[Vm], now: f
 
 
 def _explained_request(
-    what: str, state: str, decision: Decision, facts: DeploymentFacts, kind: Kind,
+    state: str, decision: Decision, facts: DeploymentFacts, kind: Kind,
     evidence: tuple[Evidence, ...], message: str = "",
 ) -> ExplainedItem:  # fmt: skip
     """Explain what is about to be created, changed or waited for; refusals of its kind come first."""
@@ -164,16 +170,16 @@ def _explained_request(
     evidence = (*_refusals(refused), *evidence)
     # With a change in the plan the wait is over, and an old refusal explains nothing.
     if refused and decision.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
-        return _refused(what, state, facts, kind, decision, refused, evidence)
+        return _refused(state, facts, kind, decision, refused, evidence)
     if decision.changes:
         nexts, hint = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
         return ExplainedItem(
-            what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
+            kind.word, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
     hint = "" if next_pass(facts) else "tpuctl watch"
     nexts = decision.waiting or "check again"
     return ExplainedItem(
-        what, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
+        kind.word, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
     )
 
 
@@ -195,7 +201,6 @@ def _class_of(refusal: Refusal) -> str:
 
 
 def _refused(
-    what: str,
     state: str,
     facts: DeploymentFacts,
     kind: Kind,
@@ -207,7 +212,9 @@ def _refused(
     message = f"{count} refusal{'s' if count > 1 else ''} in the last hour, the last for {last.retry.value}"
     if final is not None:
         hint = final.hint or "fix the cause, then run: tpuctl up"
-        return ExplainedItem(what, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint)
+        return ExplainedItem(
+            kind.word, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint
+        )
     world = facts.world
     zone = last.zone
     if kind is Kind.NODE:
@@ -230,11 +237,18 @@ def _refused(
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
             hint = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
             return ExplainedItem(
-                what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, next_pass(facts, decision), hint
+                kind.word,
+                state,
+                message,
+                LoopRule.REFUSED_WAIT,
+                evidence,
+                nexts,
+                next_pass(facts, decision),
+                hint,
             )
     hint = last.hint or f"wait, or name more zones in tpu.zones; see: tpuctl zones {facts.spec.tpu.type}"
     nexts = f"ask again{f' in {zone}' if zone else ''}, not before the wait is over"
     # The loop wakes when the wait is over, however long its poll is.
     gate = create_gate(facts.spec, facts.record, zone, kind)
     when = max(gate, next_pass(facts, decision) or 0.0) if next_pass(facts) else None
-    return ExplainedItem(what, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, hint)
+    return ExplainedItem(kind.word, state, message, LoopRule.REFUSED_WAIT, evidence, nexts, when, hint)

@@ -37,7 +37,7 @@ def render(found: Explanation, console: Console) -> None:
         before, settled = settled, _is_settled(item)
         if not (before and settled):
             console.print()
-        console.print(f"{item.what}: {item.state}", style=style, markup=False, width=width)
+        console.print(f"{item.title}: {item.state}", style=style, markup=False, width=width)
         known = found.says_first_message and item is found.items[0]
         _rows(item, found, console, width, message_known=known)
 
