@@ -104,9 +104,9 @@ class Node:
     A TPU node of ours as the API shows it; *created_at* is in seconds since the epoch.
 
     *timed_out* is the health TIMEOUT, which may mean that the node is still warming up. *queued* is the
-    queued resource that creates or created it, None for a direct request. Without *machine* only the queued
-    resource exists, which costs nothing. *maintenance* is the next one that the API announces. *scopes* limit
-    what its account may be used for, empty if not known.
+    queued resource that creates or created it, None for a direct request. Without *has_machine* only the
+    queued resource exists, which costs nothing. *maintenance* is the next one that the API announces. *scopes*
+    limit what its account may be used for, empty if not known.
     """
 
     name: str
@@ -122,7 +122,7 @@ class Node:
     spot: bool = False
     created_at: float = 0.0
     queued: QueuedResource | None = None
-    machine: bool = True
+    has_machine: bool = True
     maintenance: Maintenance | None = None
     scopes: tuple[str, ...] = ()
 

@@ -272,7 +272,7 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
         billed = (
             n
             for n in world.nodes.value
-            if n.machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
+            if n.has_machine and n.state not in TERMINAL and n.state is not NodeState.CREATING
         )
         nodes = [_span(n, record, now) for n in billed]
         live |= {(Kind.NODE, node.name): node for node in nodes}
@@ -327,14 +327,14 @@ def made(record: Record, world: World) -> dict[FirstSeen, float]:
         _key(number): record.first_seen[_key(number)] for number in asked if _key(number) in record.first_seen
     }
     for node in world.known_nodes:
-        if node.incarnation in asked and node.machine and node.created_at:
+        if node.incarnation in asked and node.has_machine and node.created_at:
             times[_key(node.incarnation)] = max(node.created_at, times.get(_key(node.incarnation), 0.0))
     return times
 
 
 def _is_older(node: Node, record: Record) -> bool:
     # A queued resource without a machine has the time of its request.
-    return node.machine and 0 < node.created_at < record.first_seen.get(_key(node.incarnation), 0.0)
+    return node.has_machine and 0 < node.created_at < record.first_seen.get(_key(node.incarnation), 0.0)
 
 
 def _key(incarnation: int | None) -> FirstSeen:

@@ -56,8 +56,8 @@ def test_queued_resource_and_node_are_one_tpu(state, alone, beside_ready):
     (without,) = merged((), (request(state),))
     (with_node,) = merged((node(),), (request(state),))
     assert (without.state, with_node.state) == (alone, beside_ready)
-    assert without.machine == (state is S.ACTIVE)
-    assert with_node.machine
+    assert without.has_machine == (state is S.ACTIVE)
+    assert with_node.has_machine
 
 
 def test_every_state_of_the_service_is_met():

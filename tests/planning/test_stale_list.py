@@ -54,7 +54,7 @@ def test_a_tpu_without_a_time_is_observed():
 
 def test_the_queued_resource_that_made_the_tpu_is_observed_when_the_tpu_is_lost():
     """It was asked for before the machine came."""
-    remaining = world(nodes=Present((replace(WORKS, machine=False, created_at=NOW - 9000),)))
+    remaining = world(nodes=Present((replace(WORKS, has_machine=False, created_at=NOW - 9000),)))
     assert not_older(remaining, observed(WORKS)) == remaining
 
 

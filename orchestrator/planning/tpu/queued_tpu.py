@@ -61,16 +61,16 @@ def _without_node(queued: QueuedResource) -> Node:
     An ACTIVE one has lost its node, or the list of nodes is older; it counts as a machine because it may be
     billed.
     """
-    state, machine = NodeState.CREATING, False
+    state, has_machine = NodeState.CREATING, False
     if queued.state in ENDED:
         state = _end(queued)
     elif queued.state is QueuedState.DELETING:
         state = NodeState.DELETING
     elif queued.state is QueuedState.ACTIVE:
-        state, machine = NodeState.UNKNOWN, True
+        state, has_machine = NodeState.UNKNOWN, True
     return Node(
         queued.name, queued.zone, state, queued.incarnation, labels=queued.labels, spot=queued.spot,
-        created_at=queued.created_at, queued=queued, machine=machine,
+        created_at=queued.created_at, queued=queued, has_machine=has_machine,
     )  # fmt: skip
 
 
