@@ -134,10 +134,10 @@ class WatcherStatus:
 
 @dataclass(frozen=True)
 class SafetyNet:
-    """One safety net: the kind of resource it ends, whether it is armed, and in *message* when, or why not."""
+    """One safety net: the kind of resource it ends, whether it is active, and in *message* when, or why not."""
 
     name: str
-    armed: bool
+    active: bool
     message: str
 
     @property
@@ -300,7 +300,7 @@ _EARLIER_KEYS: Mapping[type[Any], Mapping[str, str]] = {
     },
     WatcherStatus: {"on": "where"},
     DeadlineStatus: {"mode": "runs_on"},
-    SafetyNet: {"message": "text"},
+    SafetyNet: {"active": "armed", "message": "text"},
     SavesStatus: {"message": "text"},
     Wait: {"message": "note"},
 }  # fmt: skip

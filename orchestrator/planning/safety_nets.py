@@ -23,14 +23,14 @@ def _vm(spec: Spec) -> SafetyNet:
     if takes_vm(spec):
         return SafetyNet(
             name=Kind.VM.word,
-            armed=False,
+            active=False,
             message="it has no limit at Google: it was adopted, not made by tpuctl",
         )
     more = " and an hour" if spec.watch.on_vm else ""
     verb = "stops" if spec.vm.spot else "deletes"
     return SafetyNet(
         name=Kind.VM.word,
-        armed=True,
+        active=True,
         message=f"Google {verb} it after {spec.watch.ttl}{more} (maxRunDuration)",
     )
 
@@ -40,13 +40,13 @@ def _node(spec: Spec, started_at: float) -> SafetyNet:
         if spec.tpu.request == "flex-start":
             return SafetyNet(
                 name=Kind.NODE.word,
-                armed=True,
+                active=True,
                 message=f"Google deletes it {_run(spec)} after it was given (flex-start)",
             )
         # A spot or on-demand TPU has no end of its own; the text names the cost of a forgotten one.
         return SafetyNet(
             name=Kind.NODE.word,
-            armed=False,
+            active=False,
             message="nothing deletes it by itself (to change that: watch.self_delete: true)",
         )
     end = datetime.fromtimestamp(started_at + spec.watch.ttl, timezone.utc)
@@ -61,6 +61,6 @@ def _run(spec: Spec) -> str:
 def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
-        armed=True,
+        active=True,
         message=f"after {spec.watch.ttl}, but only by the next tpuctl command on this computer",
     )

@@ -70,7 +70,7 @@ LOST = body(
     ],
     workers=[worker(n, phase="stopped" if n else "run", message="") for n in range(8)],
     watcher=None, state="tpu-lost", next_pass_in_s=None,
-    safety_nets=[{"name": "tpu", "armed": False, "message": "nothing deletes it by itself"}],
+    safety_nets=[{"name": "tpu", "active": False, "message": "nothing deletes it by itself"}],
     next_changes=["delete TPU numpy-lm-tpu-g3: it is PREEMPTED", "create TPU numpy-lm-tpu-g4: it is PREEMPTED"],
     budget_usd=None, sidecars=[], source={"by": "cloud", "age_s": 0.0},
 )  # fmt: skip

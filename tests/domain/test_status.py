@@ -30,7 +30,7 @@ BODY = {
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
              "alive": True},
-    "safety_nets": [{"name": "tpu", "armed": False, "message": "nothing deletes it by itself"}],
+    "safety_nets": [{"name": "tpu", "active": False, "message": "nothing deletes it by itself"}],
     "next_changes": [],
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
     "target_steps": 400,
@@ -137,6 +137,14 @@ def test_a_status_with_the_older_keys_of_steps_incarnations_and_watcher_is_read(
         "checkpoint": BODY["checkpoint_step"], "unused_numbers": [2], "watcher": watcher,
     }  # fmt: skip
     assert DeploymentStatus.from_dict(before) == DeploymentStatus.from_dict(BODY)
+
+
+def test_a_status_with_the_older_key_of_an_active_safety_net_is_read():
+    """A net that was armed then is active now."""
+    (net,) = BODY["safety_nets"]
+    before = {key: value for key, value in net.items() if key != "active"}
+    found = DeploymentStatus.from_dict(BODY | {"safety_nets": [before | {"armed": True}]})
+    assert [one.active for one in found.safety_nets] == [True]
 
 
 def test_a_status_with_the_older_keys_of_the_cost_is_read():

@@ -21,14 +21,14 @@ def test_the_plan_tells_each_safety_net_and_whether_it_is_armed():
     """VM by Google, TPU by itself, all by the next command."""
 
     def armed(wanted):
-        return {net.name: net.armed for net in safety_nets(wanted)}
+        return {net.name: net.active for net in safety_nets(wanted)}
 
     assert armed(spec()) == {"vm": True, "tpu": False, "all": True}
     assert armed(ARMED) == {"vm": True, "tpu": True, "all": True}
     assert armed(replace(ARMED, vm="none"))["vm"] is False
     assert "Google stops it" in safety_nets(replace(ARMED, vm=VmSpec(spot=True)))[0].message
     shown = preview(ARMED, Plan(()), load_catalog()).as_dict()["safety_nets"]
-    assert [net["armed"] for net in shown] == [True, True, True]
+    assert [net["active"] for net in shown] == [True, True, True]
 
 
 def test_the_plan_says_what_a_tpu_that_deletes_itself_needs():
@@ -78,7 +78,7 @@ def test_a_flex_start_tpu_ends_by_itself():
         tpu = replace(base.tpu, request="flex-start", spot=False, max_run_duration=run)
         wanted = replace(base, tpu=tpu)
         for net in (safety_nets(wanted)[1], safety_nets(wanted, 1.0)[1]):
-            assert (net.name, net.armed, f"{lifetime} after it was given" in net.message) == (
+            assert (net.name, net.active, f"{lifetime} after it was given" in net.message) == (
                 "tpu",
                 True,
                 True,

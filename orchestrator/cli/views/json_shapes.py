@@ -57,7 +57,7 @@ _FINDINGS = {
     "ok": bool, "counts": table(int), "unread_files": [str],
     "findings": [{"rule": str, "level": str, "where": str, "message": str, "hint": str}],
 }  # fmt: skip
-_SAFETY_NET = {"name": str, "armed": bool, "message": str}
+_SAFETY_NET = {"name": str, "active": bool, "message": str}
 _RECOVERY = {
     "incarnation": int,
     "parts_s": table(float),

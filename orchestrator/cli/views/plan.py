@@ -289,8 +289,8 @@ def _without_tpuctl(preview: Preview) -> list[str]:
     """Return lines about what stops the billing when tpuctl no longer runs, first what nothing stops."""
     nets = [net for net in safety_nets(preview.spec) if net.name != "vm" or preview.spec.vm != "none"]
     shown = [
-        f"  {net.title + ':':<4} {'yes' if net.armed else 'NO'}, {net.message}"
-        for net in sorted(nets, key=lambda net: net.armed)
+        f"  {net.title + ':':<4} {'yes' if net.active else 'NO'}, {net.message}"
+        for net in sorted(nets, key=lambda net: net.active)
     ]
     return ["Does the cost end when no watcher runs?", *shown]
 

@@ -234,7 +234,7 @@ class Loop:
             "until it answers" if self._outage_timeout is None else f"for {self._outage_timeout / 60:.0f} min"
         )
         vm, node, _ = safety_nets(self._spec, self._records.current.started_at)
-        also = (f"; VM: {vm.message}" if vm.armed else "") + f"; TPU: {node.message}"
+        also = (f"; VM: {vm.message}" if vm.active else "") + f"; TPU: {node.message}"
         return (
             f"trying again at least every {often}, {until}. Meanwhile tpuctl creates and deletes nothing, and "
             f"the job trains on{also}"
