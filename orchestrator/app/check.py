@@ -10,8 +10,9 @@ from orchestrator.app.source.local_data import size_of
 from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.config.shipped_catalog import load_catalog
-from orchestrator.domain.level import stops
+from orchestrator.domain.level import Level, stops
 from orchestrator.domain.machines.image_python import python_text
+from orchestrator.emulator.packages import INSTALL, missing_packages
 
 
 @dataclass(frozen=True)
@@ -35,5 +36,14 @@ def check(choice: Choice) -> Checked:
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=size_of(spec.job.data, path.absolute().parent))
     catalog = load_catalog()
-    findings = tuple(run_rules(spec, catalog, facts))
+    findings = (*missing_for(choice.cloud), *run_rules(spec, catalog, facts))
     return Checked(spec.name, findings, facts, python_text(spec, catalog, local=choice.cloud == "local"))
+
+
+def missing_for(cloud: str) -> tuple[CheckFinding, ...]:
+    """Return a finding if *cloud* is the local one and cannot start here, as packages of its extra are missing."""
+    missing = missing_packages() if cloud == "local" else ()
+    if not missing:
+        return ()
+    message = f"the local cloud needs {', '.join(missing)}: not installed, so `up` fails"
+    return (CheckFinding("local-packages", Level.STOP, "--cloud local", message, INSTALL),)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator.advice.check.rules import run_rules
 from orchestrator.advice.preview import Preview, preview
-from orchestrator.app.check import Checked
+from orchestrator.app.check import Checked, missing_for
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.earlier_costs import every_earlier_cost
@@ -98,7 +98,7 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     )
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
-    checked = Checked(spec.name, tuple(run_rules(spec, catalog, facts)), facts)
+    checked = Checked(spec.name, (*missing_for(choice.cloud), *run_rules(spec, catalog, facts)), facts)
     return Planned(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
 
 

@@ -1,7 +1,6 @@
 """Start, stop and control the local cloud from the command line."""
 
 import http.client
-import importlib.util
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from orchestrator.emulator.address import CONTROL, PREFIX, Address, local_folder
 from orchestrator.emulator.machines.environment import client_variables
 from orchestrator.emulator.machines.machine_settings import STANDARD_PORT, MachineSettings, Tools, network_of
 from orchestrator.emulator.machines.socket_owner import unix_connection
+from orchestrator.emulator.packages import INSTALL, missing_packages
 from orchestrator.emulator.start_options import PORT_TAKEN, Options, load_options, save_options, without_ports
 from orchestrator.errors import LocalCloudError
 from orchestrator.private_folders import private_folder
@@ -130,11 +130,9 @@ def _environment() -> dict[str, str]:
 
 
 def _check_extra() -> None:
-    needed = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11")
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing:
+    if missing := missing_packages():
         raise LocalCloudError(
-            f"the local cloud needs {', '.join(missing)}", hint="run: pip install 'tpuctl[local]'",
+            f"the local cloud needs {', '.join(missing)}", hint=f"run: {INSTALL}",
             changed="nothing was started",
         )  # fmt: skip
 

@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 
+from orchestrator.emulator import packages
 from tests.cli.cli_kit import ROOT, document, here, tpuctl
 
 FILE = """\
@@ -128,3 +129,21 @@ def test_a_check_runs_nothing_of_the_user(folder):
     done = tpuctl("check", cwd=work, HOME=str(work / "nobody"), PYTHONDONTWRITEBYTECODE="1")
     assert done.returncode == 0
     assert {path.name for path in work.iterdir()} == {"tpuctl.yaml", "train.py"}
+
+
+@pytest.mark.parametrize("cloud", ["local", "gcp"])
+def test_check_and_plan_say_that_the_local_cloud_lacks_packages(folder, capsys, monkeypatch, cloud):
+    """Else `plan` finds no problem and `up` fails; on the real cloud nobody needs them."""
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name == "asyncssh" else object())
+    write(folder, FILE)
+    found = [here(capsys, command, "--cloud", cloud, "--json")[1] for command in ("check", "plan")]
+    checks = [document(found[0]), document(found[1])["check"]]
+    for check in checks:
+        stops = [(one["rule"], one["hint"]) for one in check["findings"] if one["level"] == "stop"]
+        assert stops == [("local-packages", "pip install 'tpuctl[local]'")] * (cloud == "local")
+
+
+def test_help_of_the_local_cloud_names_the_packages_before_the_reset(capsys):
+    """Nobody deletes a local cloud because a package is missing."""
+    out = here(capsys, "help", "TPU-900")[1]
+    assert 0 < out.index("pip install 'tpuctl[local]'") < out.index("tpuctl local reset")

@@ -1,6 +1,5 @@
 """Collect facts about this computer, including its local cloud, without starting anything."""
 
-import importlib.util
 import os
 import platform
 import shutil
@@ -22,6 +21,7 @@ from orchestrator.config.adapter import restore
 from orchestrator.domain.checksum import verified
 from orchestrator.emulator.address import address_on_machine, local_folder, read_address
 from orchestrator.emulator.machines.namespace import available
+from orchestrator.emulator.packages import missing_packages
 from orchestrator.emulator.start_options import PORTS, load_options
 from orchestrator.engine.records.record_format import decode
 from orchestrator.errors import TpuctlError
@@ -148,7 +148,6 @@ def _one(path: Path, now: float) -> KnownDeployment:
     return KnownDeployment(name, overdue=billed and over)
 
 
-PACKAGES = ("uvicorn", "asyncssh", "cronsim", "google_crc32c", "h11", "certifi")
 LOCAL_PROGRAMS = ("bash", "flock", "setsid")
 TIMEOUT = 3.0
 """Seconds for the local cloud on this computer to answer."""
@@ -157,7 +156,7 @@ TIMEOUT = 3.0
 def observe_local(cloud: str) -> Local:
     """Return the facts about this computer's local cloud, and whether it runs."""
     folder = local_folder()
-    missing = tuple(name for name in PACKAGES if importlib.util.find_spec(name) is None)
+    missing = missing_packages()
     address = address_on_machine() or read_address(folder)
     daemon = "absent"
     if address is not None:
