@@ -20,7 +20,7 @@ from orchestrator.contract.secrets.redaction import Redactor
 
 def enter_job_folder(settings: Settings, environ: Mapping[str, str]) -> Dict[str, str]:
     """
-    Change to the folder of the job's code and return the job's variables, secrets included.
+    Change to the source folder and return the job's variables, secrets included.
 
     Variables of an attempt are left out, so that a command run by hand does not report steps of the job.
     Raise AgentError while there is no code on the machine.

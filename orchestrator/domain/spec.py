@@ -173,11 +173,11 @@ class JobSpec:
     __pydantic_config__ = STRICT
 
     command: str
-    """Training command, run by bash in the pushed folder on every worker."""
+    """Training command, run by bash in the source folder on every worker."""
     source: str = "."
     """Folder that is pushed, relative to the deployment file. .tpuctlignore and .gitignore are respected."""
     data: Mapping[str, str] = field(default_factory=dict)
-    """Data for the job: path in the code folder, and the local path or gs:// folder to copy from."""
+    """Data for the job: path in the source folder, and the local path or gs:// folder to copy from."""
     setup: str = ""
     """Shell command run once for each new code on each machine, before the job."""
     warm_start: bool = True

@@ -61,7 +61,7 @@ def observed(lab: AgentLab) -> bytes:
 
 
 def test_the_job_starts_with_all_data_in_its_place(lab: AgentLab) -> None:
-    """In the code folder under the name of the set, and below TPUCTL_DATA_DIR; what the code has stays."""
+    """In the source folder under the name of the set, and below TPUCTL_DATA_DIR; what the code has stays."""
     bundle = put_data(lab, code={"data/prepare.py": b"pass"})
     machine = lab.machine(BUNDLE=bundle, COMMAND=LOOK + " && test -f data/prepare.py").run_to_end()
     assert observed(lab) == b"first second"

@@ -99,7 +99,7 @@ def test_a_killed_agent_leaves_no_second_trainer(lab: AgentLab, images: ImageReg
 def test_a_person_works_beside_the_job_in_its_container(
     lab: AgentLab, images: ImageRegistry, tmp_path: Path
 ) -> None:
-    """In the folder of the code, with the job's variables but no attempt's; never on the machine instead."""
+    """In the source folder, with the job's variables but no attempt's; never on the machine instead."""
     hidden = tmp_path / "hidden"
     hidden.write_text("of the machine")
     one = machine(lab, images, _STEPS=100000, _SECRET="told").start()

@@ -69,7 +69,7 @@ class JobData:
 
     def download(self) -> None:
         """
-        Download all files, verify them, and link them into the code folder.
+        Download all files, verify them, and link them into the source folder.
 
         Raise OSError or TransientError for failures that a retry may fix, FinalError for the others.
         """
@@ -241,7 +241,7 @@ def _fits(path: Path, total: str) -> bool:
 
 
 def _show(held: Path, code: Path) -> None:
-    """Link *code*, a path in the code folder, to *held*; whatever the code itself has there stays."""
+    """Link *code*, a path in the source folder, to *held*; whatever the code itself has there stays."""
     if code.is_symlink():
         return
     if not code.exists():

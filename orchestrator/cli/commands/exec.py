@@ -34,7 +34,7 @@ def command(
 
     A single word is a whole command line: tpuctl exec -- 'ls | wc -l'.
 
-    It runs in the folder of the job's code, as the job's user and with its variables and secrets, in its
+    It runs in the source folder, as the job's user and with its variables and secrets, in its
     container where the job has an image; --home runs it on the machine itself. When
     a worker failed or was lost, a line at the end says so for each of them.
     """

@@ -15,7 +15,7 @@ from orchestrator.cli.options import Command, deployment_options, exclusive, hom
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]")
 def command(choice: Choice, worker: int, on_vm: bool, home: bool, words: tuple[str, ...]) -> None:
     """
-    Open a shell, or run one command, in the folder of the job's code.
+    Open a shell, or run one command, in the source folder.
 
     A single word is a whole command line: tpuctl ssh -- 'ls | wc -l'.
 

@@ -95,7 +95,7 @@ class Draft:
                 theirs, "write its whole name to job.image, such as europe-docker.pkg.dev/P/R/NAME:TAG"
             )
         else:
-            self.take("job.image", name, theirs, "setup and command run in it, in the pushed folder")
+            self.take("job.image", name, theirs, "setup and command run in it, in the source folder")
 
     def leave(self, theirs: str, message: str) -> None:
         """Add a row for something that is not converted, and why."""
@@ -268,7 +268,7 @@ def _about_saving(draft: Draft, command: str, setup: str) -> None:
     if "watch.budget_usd" not in draft.values:
         draft.decide("watch.budget_usd", "set a sum at which it stops")
     if "sky_workdir" in command + setup:
-        draft.decide("job.command", "names ~/sky_workdir; here the job starts in the pushed folder: use .")
+        draft.decide("job.command", "names ~/sky_workdir; here the job starts in the source folder: use .")
 
 
 def _drop(draft: Draft, finding: FileFinding) -> None:

@@ -16,7 +16,7 @@ _POOL = "there are no fleets: each deployment has its own TPU"
 _NO_SETTING = {
     "docker": _CONTAINER, "privileged": _CONTAINER, "user": _CONTAINER,
     "entrypoint": _CONTAINER,
-    "registry_auth": _CONTAINER, "working_dir": "the job starts in the pushed folder", "home_dir": _CONTAINER,
+    "registry_auth": _CONTAINER, "working_dir": "the job starts in the source folder", "home_dir": _CONTAINER,
     "nvcc": "there are no GPUs", "shell": "commands are run by bash",
     "single_branch": "your folder is sent as it is",
     "ports": "no port is opened; reach it with: tpuctl tunnel PORT",

@@ -100,14 +100,14 @@ def _caches(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
 
 
 def _data(spec: Spec, _: Catalog) -> Iterator[SettingFinding]:
-    """Refuse paths that leave the code folder or contain each other, and sources that are not valid."""
+    """Refuse paths that leave the source folder or contain each other, and sources that are not valid."""
     names = list(spec.job.data)
     for name, source in spec.job.data.items():
         path = at("job.data", name)
         parts = name.split("/")
         if not name.isprintable() or name.startswith("~") or {"", ".", ".."} & set(parts):
             yield SettingFinding(
-                path, "is not a path below the code folder", "for example data, or data/wiki"
+                path, "is not a path below the source folder", "for example data, or data/wiki"
             )
         inside = [one for one in names if one != name and name.startswith(f"{one}/")]
         if inside:

@@ -33,7 +33,7 @@ def export_files(spec: Spec, project: str, folder: Path, source: Path, base: Pat
     """
     Return the scripts by their path in *folder*; they contain no secret's value.
 
-    *source* is the folder of the code, *base* the folder that local paths of job.data are relative to. Raise
+    *source* is the source folder, *base* the folder that local paths of job.data are relative to. Raise
     UsageError for a deployment that plain scripts cannot run.
     """
     _check(spec)
