@@ -18,6 +18,7 @@ from orchestrator.contract.clock import Clock
 from orchestrator.contract.interval import (
     PRIOR_SAVE_PAUSE,
     RECENT,
+    SHORTEST_PAUSE,
     UNKNOWN_ZONE,
     WorkPeriod,
     save_interval,
@@ -32,8 +33,6 @@ WORTH_TELLING = 0.05
 SAVES = 9
 HEARTBEATS = 2
 LEARNT = ("measured", "reported")
-RESOLUTION = 0.1
-"""Seconds between two polls of the job's step; shorter saves cannot be measured and count as this long."""
 
 
 class SaveIntervalTracker:
@@ -92,8 +91,8 @@ class SaveIntervalTracker:
         """Return the seconds for which a save stops the training, and where that figure comes from."""
         declared = self._settings.checkpoints.save_pause
         with self._lock:
-            reported = max(RESOLUTION, median(self._reported)) if self._reported else None
-            pause = max(RESOLUTION, median(self._pauses)) if self._pauses else None
+            reported = max(SHORTEST_PAUSE, median(self._reported)) if self._reported else None
+            pause = max(SHORTEST_PAUSE, median(self._pauses)) if self._pauses else None
         # A job may report the time of a write that ran in a thread beside the training, so the shorter one counts.
         if pause is not None and (reported is None or pause < reported):
             return pause, "measured"
@@ -189,7 +188,7 @@ def _save_pause_in(data: bytes) -> Optional[Tuple[float, str]]:
         pause, whence = float(heartbeat["save_pause"]), heartbeat["save_pause_from"]
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
-    return (max(RESOLUTION, pause), whence) if whence in LEARNT and isfinite(pause) else None
+    return (max(SHORTEST_PAUSE, pause), whence) if whence in LEARNT and isfinite(pause) else None
 
 
 def _period(data: bytes) -> Optional[WorkPeriod]:

@@ -11,6 +11,8 @@ PRIOR_BETWEEN_INTERRUPTIONS = 7200.0
 """Assumed seconds between two interruptions before any was observed: a bad zone has 0.3 h, a good one 12 h."""
 PRIOR_SAVE_PAUSE = 5.0
 """Assumed seconds for which a save stops the training, before one was measured."""
+SHORTEST_PAUSE = 0.1
+"""Seconds between two polls of the job's step: shorter pauses cannot be measured and count as this long."""
 MIN_INTERVAL, MAX_INTERVAL = 10.0, 3600.0
 """Bounds of the interval in seconds, against impossible measurements."""
 RECENT = 20

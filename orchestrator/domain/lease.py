@@ -102,7 +102,7 @@ def held_by(holder: Holder, age: float) -> LeaseHeldError:
     remaining = max(0.0, EXPIRES_AFTER - age)
     code = "; for new code: `tpuctl push`, to which it yields" if PUSH in holder.yields else ""
     return LeaseHeldError(
-        f"{holder.who} holds the lease{start} (`tpuctl {holder.command}`, last renewed {age:.0f} s ago)",
+        f"{holder.who} holds the lease{start} (`tpuctl {holder.command}`, last sign of life {age:.0f} s ago)",
         hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {remaining:.0f} s{code}",
         changed="nothing was changed",
     )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from orchestrator.contract.interval import (
     PRIOR_SAVE_PAUSE,
+    SHORTEST_PAUSE,
     ZonePreemptions,
     save_interval,
     time_between_interruptions,
@@ -12,11 +13,12 @@ from orchestrator.contract.interval import (
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.amounts import short_span_text, span_text
 
 IGNORED = 2.0
 """Ratio of actual to requested interval from which on the job counts as ignoring the interval."""
 ASSUMED = "assumed"
+LEARNT = frozenset({"measured", "reported"})
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,10 @@ class SaveInterval:
         """
         parts = []
         if self.save_pause is not None:
-            pause = f"{self.save_pause:.1f} s" if self.save_pause < 10 else span_text(self.save_pause)
+            pause = short_span_text(self.save_pause)
+            # What machines learn is rounded up to what they can measure, and often less.
+            if self.save_pause <= SHORTEST_PAUSE and self.save_pause_from in LEARNT:
+                pause = f"at most {SHORTEST_PAUSE} s"
             parts.append(f"a save stops the training for {pause} ({self.save_pause_from})")
         if self.time_between_interruptions is not None:
             parts.append(f"unsaved work is lost every {span_text(self.time_between_interruptions)}")

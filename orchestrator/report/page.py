@@ -186,7 +186,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         "bar": _bar(facts),
         "tiles": [
             _tile("newest checkpoint", f"step {min(saved):,}" if saved else "none",
-                  f"{span_text(max(ages))} old" if ages and not outcome else ""),
+                  f"committed {span_text(max(ages))} ago" if ages and not outcome else ""),
             _tile("loss", UNKNOWN if summary.loss is None else f"{summary.loss:.4g}",
                   "" if lowest is None else f"lowest: {lowest:.4g}"),
             _tile("TPUs used", f"{used}", ""),

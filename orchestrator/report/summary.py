@@ -152,11 +152,10 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
         return UNKNOWN, ""
     if not summary.steps_redone_is_lower_bound or least == most:
         return f"{least:,}", ""
-    text = f"at least {least:,}" if most is None else f"{least:,} to about {most:,}"
-    return (
-        text,
-        f"{least:,} up to the last report of each lost TPU{'' if most is None else ', the rest estimated'}",
-    )
+    if most is None:
+        return f"at least {least:,}", "how many more a lost TPU made after its last report is not known"
+    more = f"about {most - least:,} more may have been made after the last report of a lost TPU"
+    return f"{least:,} to about {most:,}", f"{least:,} are certain; {more}"
 
 
 def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:

@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator.agent.attempt.save_pauses import FEWEST, LATE, SavePauses
-from orchestrator.agent.save_interval_tracker import RESOLUTION
+from orchestrator.contract.interval import SHORTEST_PAUSE
 from tests.agent.agent_lab import AgentLab
 
 STEP = 0.5
@@ -136,5 +136,5 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     heartbeat = machine.heartbeat()
     assert heartbeat["save_pause_from"] == "measured"
     # No save is free: one that seems so would be asked for without end.
-    assert RESOLUTION <= heartbeat["save_pause"] < reported / 2
+    assert SHORTEST_PAUSE <= heartbeat["save_pause"] < reported / 2
     assert heartbeat["save_pauses"] is not None

@@ -52,7 +52,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     code, out, _ = here(capsys, "checkpoints")
     head, *lines = out.splitlines()
     assert code == 0
-    assert head.split() == ["step", "TPU", "workers", "size", "age", "state"]
+    assert head.split() == ["step", "TPU", "workers", "size", "commit", "age", "state"]
     assert [line.split()[0] for line in lines] == ["30", "20", "10"]
     assert lines[0].endswith("not complete: no manifest: the upload did not end")
     assert lines[1].endswith("complete, resumes here")
@@ -115,7 +115,8 @@ def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
     show(CheckpointListing("mine", rows, (), 60.0, keep=keep), as_json=False)
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
-    assert err == f"only the newest {keep} are kept (job.checkpoint.keep); older ones are deleted\n" * said
+    text = f"only the newest {keep} checkpoints are kept (job.checkpoint.keep)."
+    assert err == f"{text} A save that is missing between two of them was never committed.\n" * said
 
 
 def test_a_date_is_not_broken_at_the_edge_of_a_terminal(capfd, monkeypatch):

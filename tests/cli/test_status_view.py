@@ -390,9 +390,9 @@ def test_the_table_of_all_deployments_fits_the_terminal():
     ("workers", "more", "cells"),
     [
         ([worker(steps_per_second=4.25)], {"eta_s": 65.0},
-         ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s old")),
+         ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s ago")),
         ([worker(phase="setup", step=None, loss=None, checkpoint_step=None)], {}, ("setup", "-")),
-        ([worker(phase="done", checkpoint_counted=True)], {}, ("step 120 of 400 (30%)", "save 110, 12 s old")),
+        ([worker(phase="done", checkpoint_counted=True)], {}, ("step 120 of 400 (30%)", "save 110, 12 s ago")),
         ([], {}, ("-", "-")),
     ],
 )  # fmt: skip
@@ -408,7 +408,7 @@ def test_a_row_of_all_deployments_has_the_same_keys_with_and_without_an_answer()
     assert list(known) == list(unknown)
     assert (known["job"], known["checkpoint_message"]) == (
         "runs, step 120 of 400 (30%), loss 2.31",
-        "step 110, 12 s old",
+        "step 110, committed 12 s ago",
     )
     assert (unknown["message"], unknown["job"]) == ("why", None)
 

@@ -37,10 +37,10 @@ def line(loop, *, vm="RUNNING", outcome=None):
 @pytest.mark.parametrize(
     ("found", "text"),
     [
-        (line(ALIVE), "on the VM, last renewed 8 s ago"),
+        (line(ALIVE), "on the VM, last sign of life 8 s ago"),
         (
             line({**ALIVE, "on": "elsewhere", "who": "me@laptop", "command": "watch"}),
-            "`tpuctl watch` of me@laptop, last renewed 8 s ago",
+            "`tpuctl watch` of me@laptop, last sign of life 8 s ago",
         ),
         (
             line(ALIVE, vm="TERMINATED"),

@@ -183,7 +183,9 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     code, out, err = cloud("watch")
     monkeypatch.delenv("TPUCTL_STATE_DIR")
     assert (code, out) == (6, "")
-    assert re.search(r"holds the lease since 2\S+ \S+ UTC \(`tpuctl watch`, last renewed \d+ s ago\)", err)
+    assert re.search(
+        r"holds the lease since 2\S+ \S+ UTC \(`tpuctl watch`, last sign of life \d+ s ago\)", err
+    )
     assert document(cloud("status", "--json")[1])["source"]["by"] == "the watcher"
     (folder / "src" / "new.py").write_text("1\n")
     code, out, err = cloud("push", "--json")

@@ -95,4 +95,6 @@ def test_the_save_pause_is_shown_of_a_job_that_decides_when():
     """Asynchronous saves hardly stop the training."""
     reported = reported_interval((heartbeat(save_pause=0.04, save_pause_from="measured"),))
     assert reported == SaveInterval(None, 0.04, "measured")
-    assert reported.text == "as the job decides; a save stops the training for 0.0 s (measured)"
+    assert reported.text == "as the job decides; a save stops the training for at most 0.1 s (measured)"
+    declared = SaveInterval(None, 0.1, "declared")
+    assert declared.text == "as the job decides; a save stops the training for 0.1 s (declared)"

@@ -235,7 +235,7 @@ def _shown(said, holder):
     """Check that a refusal says who holds the lease, where, since when and with which command."""
     assert f"{getpass.getuser()}@{socket.gethostname()}" == holder["who"]
     assert said.startswith(f"{holder['who']} holds the lease since 20")
-    assert "(`tpuctl watch`, last renewed" in said
+    assert "(`tpuctl watch`, last sign of life" in said
     assert "run the same command again in" in said
 
 

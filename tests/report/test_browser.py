@@ -22,7 +22,8 @@ LIVE = LiveFacts(
     ("iter 12: loss 3.5", "x" * 400),
     [
         {"name": name, "project": "p", "outcome": None, "tpu": "READY", "job": "run, step 3 of 9 (33%), loss 2.5",
-         "checkpoint_message": "step 3, 9 s old", "preemptions": 2, "usd": 1.5, "source": None, "message": ""}
+         "checkpoint_message": "step 3, committed 9 s ago",
+         "preemptions": 2, "usd": 1.5, "source": None, "message": ""}
         for name in ("mine", "a-second-deployment-with-a-long-name")
     ],
     shown="mine",

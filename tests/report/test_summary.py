@@ -13,7 +13,7 @@ from orchestrator.domain.observation import Heartbeat
 from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0
-WHY_MORE = "up to the last report of each lost TPU"
+CERTAIN = "3 are certain; about 40 more may have been made after the last report of a lost TPU"
 TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
 
 
@@ -243,8 +243,12 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
     [
         (False, 3, "3"),
         (True, 3, "3"),
-        (True, 43, f"3 to about 43: 3 {WHY_MORE}, the rest estimated"),
-        (True, None, f"at least 3: 3 {WHY_MORE}"),
+        (
+            True,
+            43,
+            f"3 to about 43 ({CERTAIN})",
+        ),
+        (True, None, "at least 3 (how many more a lost TPU made after its last report is not known)"),
     ],
 )
 def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):

@@ -55,7 +55,7 @@ def worker_text(worker: WorkerStatus, *, lost: bool) -> str:
         age = worker.checkpoint_age_s
         parts.append(
             f"checkpoint at {'save' if worker.checkpoint_counted else 'step'} {worker.checkpoint_step}"
-            + ("" if age is None else f" ({span_text(age)} old)")
+            + ("" if age is None else f" (committed {span_text(age)} ago)")
         )
     if worker.xla_programs_restored and worker.xla_programs_compiled:
         parts.append(f"{worker.xla_programs_compiled} XLA programs compiled again")
@@ -117,7 +117,9 @@ def checkpoint_text(status: DeploymentStatus, *, step: str = "step ") -> str:
     ages = [w.checkpoint_age_s for w in status.workers if w.checkpoint_step == found]
     known = [age for age in ages if age is not None]
     age = max(known) if known and len(known) == len(ages) else None
-    return saved_text(status, step=step) + ("" if age is None else f", {span_text(age)} old")
+    return saved_text(status, step=step) + (
+        "" if age is None else f", {'committed ' if step else ''}{span_text(age)} ago"
+    )
 
 
 def saved_text(status: DeploymentStatus, *, step: str = "step ") -> str:

@@ -10,7 +10,7 @@ from orchestrator.domain.text.amounts import size_text, span_text
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.domain.text.format_name import format_name
 
-HEADS = ("step", "TPU", "workers", "size", "age", "format")
+HEADS = ("step", "TPU", "workers", "size", "commit age", "format")
 
 
 def show(listing: CheckpointListing, *, as_json: bool) -> None:
@@ -38,7 +38,10 @@ def show(listing: CheckpointListing, *, as_json: bool) -> None:
 def _say_retention(listing: CheckpointListing) -> None:
     """Say that older ones are deleted, once there are as many as are kept."""
     if 0 < listing.keep <= sum(row.stored.complete for row in listing.rows):
-        talk(f"only the newest {listing.keep} are kept (job.checkpoint.keep); older ones are deleted")
+        talk(
+            f"only the newest {listing.keep} checkpoints are kept (job.checkpoint.keep)."
+            " A save that is missing between two of them was never committed."
+        )
 
 
 def _table(listing: CheckpointListing) -> None:

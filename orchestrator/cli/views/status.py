@@ -348,7 +348,7 @@ def watcher_text(status: DeploymentStatus) -> str:
     watcher = status.watcher
     if watcher is not None and _watcher_runs(status):
         where = "on the VM" if watcher.on == "vm" else f"`tpuctl {watcher.command}` of {watcher.who}"
-        return f"{where}, last renewed {span_text(watcher.renewed_age_s)} ago"
+        return f"{where}, last sign of life {span_text(watcher.renewed_age_s)} ago"
     cure = _watcher_cure(status)
     if cure is None:
         return ""

@@ -3,7 +3,7 @@
 from textwrap import wrap
 
 from orchestrator.cli.console import put
-from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
+from orchestrator.domain.text.amounts import saved_text, short_span_text, span_text, usd_range_text, usd_text
 from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
 
 WIDTH = 80
@@ -35,9 +35,8 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
     ]
     if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.wall_s:
         share = summary.save_pauses_s / summary.wall_s
-        rows.append(
-            ("saves", f"stopped the training for {span_text(summary.save_pauses_s)}, {share:.1%} of the time")
-        )
+        stopped = short_span_text(summary.save_pauses_s)
+        rows.append(("saves", f"stopped the training for {stopped} in all, {share:.1%} of the time"))
     rows += _cost_rows(summary, "would have cost" if unbilled else "cost")
     return [line for name, text in rows for line in _row(name, text)] + _recovery_lines(summary)
 
@@ -55,15 +54,14 @@ def _cost_rows(summary: Summary, title: str) -> list[tuple[str, str]]:
     rows = [(title, f"{usd_range_text(summary.usd, summary.upper_usd)} (an estimate)")]
     share = saved_text(summary.usd, summary.upper_usd, summary.on_demand_usd)
     return (
-        [*rows, ("saved", f"{share} less than {usd_text(summary.on_demand_usd)} on demand")]
-        if share
-        else rows
+        [*rows, ("saved", f"{share} against {usd_text(summary.on_demand_usd)} on demand")] if share else rows
     )
 
 
 def redone_text(summary: Summary) -> str:
     """Return how many steps were trained twice, as far as known."""
-    return ": ".join(filter(None, redone_texts(summary)))
+    count, why = redone_texts(summary)
+    return f"{count} ({why})" if why else count
 
 
 def _recovery_lines(summary: Summary) -> list[str]:

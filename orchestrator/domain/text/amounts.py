@@ -15,6 +15,11 @@ def span_text(seconds: float) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def short_span_text(seconds: float) -> str:
+    """Return a duration as `span_text` does, with tenths below ten seconds: 0.9 s."""
+    return f"{seconds:.1f} s" if seconds < 9.95 else span_text(seconds)
+
+
 def usd_text(usd: float) -> str:
     """Return an amount in USD: two decimals, four below a dollar."""
     return f"{_usd(usd)} USD"
