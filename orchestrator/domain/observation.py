@@ -359,7 +359,7 @@ class World:
     Everything that one pass has observed.
 
     *nodes* holds all nodes with our label over every zone ever used; an empty tuple means that all of those
-    zones answered completely and had none. *claim* names the winner of a race. *held* says until when the
+    zones answered completely and had none. *claim* names the winner of a race. *create_pauses* says until when the
     create budget holds a zone back, *stockouts* are those of other deployments. *prices* are the table's for
     the file's types and zones; empty if they were not looked up. *boot_heartbeats* are those of startup
     scripts, for workers whose agents have not reported yet: the machine is alive, and nothing else is known
@@ -374,7 +374,7 @@ class World:
     operations: tuple[OperationResult, ...] = ()
     observed_at: float = 0.0
     claim: Observed[Claim] = field(default_factory=Absent)
-    held: Mapping[str, float] = field(default_factory=dict)
+    create_pauses: Mapping[str, float] = field(default_factory=dict)
     stockouts: CapacityHistory = ()
     prices: Prices = field(default_factory=Prices)
     boot_heartbeats: tuple[Heartbeat, ...] = ()

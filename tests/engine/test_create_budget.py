@@ -24,7 +24,7 @@ def test_a_minute_holds_sixty_creates_of_all_together(path):
     for number in range(60):
         assert (here, there)[number % 2].take(f"zone-{number}", NOW + number / 10) == 0
     assert here.take("another", NOW + 6) == NOW + 60
-    assert there.held(["another"], NOW + 6) == {"another": NOW + 60}
+    assert there.pauses(["another"], NOW + 6) == {"another": NOW + 60}
     assert there.take("another", NOW + 60) == 0
 
 
@@ -33,7 +33,7 @@ def test_a_zone_is_asked_once_in_five_seconds(path):
     budget = CreateBudgetFile(path)
     assert budget.take(ZONE, NOW) == 0
     assert budget.take(ZONE, NOW + 1) == NOW + ZONE_PAUSE
-    assert budget.held([ZONE, OTHER_ZONE], NOW + 1) == {ZONE: NOW + ZONE_PAUSE}
+    assert budget.pauses([ZONE, OTHER_ZONE], NOW + 1) == {ZONE: NOW + ZONE_PAUSE}
     assert budget.take(OTHER_ZONE, NOW + 1) == 0
     assert budget.take(ZONE, NOW + ZONE_PAUSE) == 0
 
@@ -51,7 +51,7 @@ def test_a_file_that_cannot_be_read_stops_no_deployment(path, content):
     """It counts as empty, and the next create writes it again."""
     path.write_bytes(content)
     budget = CreateBudgetFile(path)
-    assert (budget.held([ZONE], NOW), budget.stockouts("v2-8", NOW)) == ({}, ())
+    assert (budget.pauses([ZONE], NOW), budget.stockouts("v2-8", NOW)) == ({}, ())
     assert budget.take(ZONE, NOW) == 0
     assert json.loads(path.read_bytes())["creates"] == [[NOW, ZONE]]
 

@@ -13,12 +13,12 @@ from orchestrator.planning.tpu.create_budget import CreateBudget
 def with_create_budget(
     world: World, create_budget: CreateBudget, zones: Sequence[str], tpu_type: str
 ) -> World:
-    """Return the world with the held-back zones and the stockouts of *tpu_type* that other deployments met."""
-    held, stockouts = (
-        create_budget.held(zones, world.observed_at),
+    """Return the world with the zones that pause and the stockouts of *tpu_type* that other deployments met."""
+    pauses, stockouts = (
+        create_budget.pauses(zones, world.observed_at),
         create_budget.stockouts(tpu_type, world.observed_at),
     )
-    return replace(world, held=held, stockouts=stockouts) if held or stockouts else world
+    return replace(world, create_pauses=pauses, stockouts=stockouts) if pauses or stockouts else world
 
 
 def share_stockouts(create_budget: CreateBudget, records: Sequence[Record], shared_until: float) -> float:

@@ -40,14 +40,14 @@ class CreateBudgetFile:
         self._path = path
         self._limit = min(MAX_A_MINUTE, max(1, limit_of(os.environ) if limit is None else limit))
 
-    def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return until when zones are held back, in seconds since the epoch; zones that are free are left out."""
+    def pauses(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
+        """Return until when zones pause, in seconds since the epoch; zones that are free are left out."""
         ledger = self._read()
         times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
         return {zone: at for zone, at in times.items() if at > now}
 
     def take(self, zone: str, now: float) -> float:
-        """Take one create in *zone* and return 0, or return until when the zone is held back and take none."""
+        """Take one create in *zone* and return 0, or return until when the zone pauses and take none."""
         with self._locked():
             ledger = self._read()
             until = free_at(ledger, zone, now, self._limit)

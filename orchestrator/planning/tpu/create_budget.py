@@ -23,11 +23,11 @@ SHARED = 3600.0
 class CreateBudget(Protocol):
     """Share creates and stockouts among all deployments of this computer; times are in seconds since the epoch."""
 
-    def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return the times until which zones are held back, without the zones that are free."""
+    def pauses(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
+        """Return the times until which zones pause, without the zones that are free."""
 
     def take(self, zone: str, now: float) -> float:
-        """Take one create in *zone* and return 0, or return until when the zone is held back and take none."""
+        """Take one create in *zone* and return 0, or return until when the zone pauses and take none."""
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
         """Share with all deployments that *zone* had no capacity for *tpu_type*."""
@@ -39,8 +39,8 @@ class CreateBudget(Protocol):
 class Unlimited:
     """A budget without a limit, shared with no other deployment."""
 
-    def held(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
-        """Return nothing: no zone is ever held back."""
+    def pauses(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
+        """Return nothing: no zone ever pauses."""
         return {}
 
     def take(self, zone: str, now: float) -> float:

@@ -187,10 +187,10 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
         text = f"{kind.title}: not requested again ({final.text})"
         return Decision(wait=Wait(text), rule=LoopRule.REFUSED_FINAL)
     gate = create_gate(spec, record, zone, kind) - world.observed_at
-    held = world.held.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
-    if held > max(0.0, gate):
+    pause = world.create_pauses.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
+    if pause > max(0.0, gate):
         limit = "delayed by the limit on creates from this computer (docs/zones.md)"
-        return Decision(wait=Wait("TPU: next try", held, limit), wake_in=held, rule=LoopRule.TPU_CREATE)
+        return Decision(wait=Wait("TPU: next try", pause, limit), wake_in=pause, rule=LoopRule.TPU_CREATE)
     if gate <= 0:
         return None
     return Decision(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)
