@@ -278,12 +278,12 @@ def _drop(draft: Draft, finding: FileFinding) -> None:
     if not length:
         raise ConfigError((finding,))
     key, below = dotted(finding.setting_path[:length]), finding.setting_path[length:]
-    held, gone = draft.values[key], Converted("left out", "", tuple(map(str, finding.setting_path[:length])))
-    if isinstance(held, dict) and below and below[0] in held:
-        held.pop(below[0])
+    value, gone = draft.values[key], Converted("left out", "", tuple(map(str, finding.setting_path[:length])))
+    if isinstance(value, dict) and below and below[0] in value:
+        value.pop(below[0])
         gone = replace(gone, key=(*gone.key, str(below[0])))
-    elif isinstance(held, list) and below and isinstance(below[0], int) and below[0] < len(held):
-        gone = replace(gone, value=str(held.pop(below[0])))
+    elif isinstance(value, list) and below and isinstance(below[0], int) and below[0] < len(value):
+        gone = replace(gone, value=str(value.pop(below[0])))
     else:
         draft.values.pop(key)
     # A hint may list all zones, which is no row of a table.
@@ -291,10 +291,10 @@ def _drop(draft: Draft, finding: FileFinding) -> None:
     message = f"{finding.message}; {hint}" if hint else finding.message
     # The row that promised it must not stay: it is no longer in the file.
     promised = [row for row in draft.rows if row.verdict == "mapped" and _is_below(row.key, gone.key)]
-    if not (isinstance(held, list) and held):
+    if not (isinstance(value, list) and value):
         draft.rows = [row for row in draft.rows if row not in promised]
     draft.leave(promised[0].theirs if promised else gone.ours, message)
-    if not held and isinstance(held, dict):
+    if not value and isinstance(value, dict):
         draft.values.pop(key, None)
 
 

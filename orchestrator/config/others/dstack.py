@@ -87,8 +87,8 @@ def _env(draft: Draft, _: str, given: Any) -> None:
 
 
 def _tpu(draft: Draft, resources: Any) -> None:
-    held = resources if isinstance(resources, Mapping) else {}
-    gpu = held.get("gpu")
+    wanted = resources if isinstance(resources, Mapping) else {}
+    gpu = wanted.get("gpu")
     if isinstance(gpu, Mapping):
         names = [str(one) for one in _listed(gpu.get("name")) or [gpu.get("name") or gpu.get("vendor") or ""]]
     else:
@@ -97,7 +97,7 @@ def _tpu(draft: Draft, resources: Any) -> None:
         names = [name for name in names if name[:1].isalpha() and name not in ("tpu", "google")] or names
     if gpu is not None:
         draft.tpu([name.strip() for name in names], f"resources.gpu: {gpu}")
-    for key in held:
+    for key in wanted:
         if key != "gpu":
             draft.leave(f"resources.{key}", _HOST)
 

@@ -63,7 +63,7 @@ class Variables:
     """The plain assignments of a script."""
 
     def __init__(self, words: list[list[str]]) -> None:
-        self.held: dict[str, str] = {}
+        self.variables: dict[str, str] = {}
         for one in words:
             for word in one[1:] if one[0] in ("export", "readonly", "local") else one:
                 match = _ASSIGNED.fullmatch(word)
@@ -71,35 +71,35 @@ class Variables:
                     break
                 value = self.filled(match[2])
                 if value is not None:
-                    self.held[match[1]] = value
+                    self.variables[match[1]] = value
 
     def filled(self, text: str) -> str | None:
         """Return *text* with its variables replaced, or None if the script computes one of them."""
-        text = _DEFAULT.sub(lambda match: self.held.get(match[1]) or match[2], text)
+        text = _DEFAULT.sub(lambda match: self.variables.get(match[1]) or match[2], text)
         if "`" in text or "$(" in text:
             return None
-        unknown = [name for pair in _USED.findall(text) if (name := "".join(pair)) not in self.held]
+        unknown = [name for pair in _USED.findall(text) if (name := "".join(pair)) not in self.variables]
         if unknown:
             return None
-        found = _USED.sub(lambda match: self.held[match[1] or match[2]], text)
+        found = _USED.sub(lambda match: self.variables[match[1] or match[2]], text)
         return None if "$" in found else found
 
     def used_in(self, text: str) -> Iterator[tuple[str, str | None]]:
         """Yield each variable that *text* uses, with its value or None."""
         for name in dict.fromkeys("".join(pair) for pair in _USED.findall(text)):
-            yield name, self.held.get(name)
+            yield name, self.variables.get(name)
 
 
 def configured(found: list[list[str]]) -> dict[str, list[str]]:
     """Return the project and zone that a script sets in gcloud, in the form of options."""
-    held = {}
+    options = {}
     for words in found:
         if words[:3] == ["gcloud", "config", "set"] and len(words) == 5:
             name = {"project": "--project", "core/project": "--project", "compute/zone": "--zone"}.get(
                 words[3]
             )
-            held.update({name: [words[4]]} if name else {})
-    return held
+            options.update({name: [words[4]]} if name else {})
+    return options
 
 
 def options(words: list[str], flags: Mapping[str, str]) -> tuple[dict[str, list[str]], list[str]]:

@@ -176,8 +176,8 @@ def _spot(draft: Draft, every: Sequence[Mapping[str, Any]]) -> None:
 
 def _recovery(draft: Draft, given: Any) -> None:
     """Convert the recovery of managed jobs: a text, or a mapping with a strategy."""
-    held = given if isinstance(given, Mapping) else {} if given is None else {"strategy": given}
-    for name, value in _named(held):
+    recovery = given if isinstance(given, Mapping) else {} if given is None else {"strategy": given}
+    for name, value in _named(recovery):
         theirs = f"resources.job_recovery.{name}: {value}"
         if name == "strategy" and str(value).upper() == "FAILOVER":
             draft.take("tpu.strategy", "failover", theirs)
