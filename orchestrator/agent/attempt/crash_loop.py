@@ -44,7 +44,7 @@ def go_back(checkpoints: BucketCheckpoints, wanted: Attempt, newest: CompleteChe
         return wanted
     # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
     if newest.incarnation >= 0:
-        checkpoints.suspect(newest)
+        checkpoints.set_aside(newest)
     return replace(
         wanted,
         resume_step=back.step,
@@ -81,11 +81,11 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
     )
 
 
-def acquit(checkpoints: BucketCheckpoints, attempt: Attempt) -> str:
+def put_back(checkpoints: BucketCheckpoints, attempt: Attempt) -> str:
     """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
-            checkpoints.acquit(step, incarnation)
+            checkpoints.put_back(step, incarnation)
     steps = ", ".join(str(step) for step, _ in attempt.suspects)
     text = f"; going back from step {steps} did not help, so it is in the choice again"
     return text if steps else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
-from orchestrator.agent.attempt.crash_loop import acquit, go_back, newest_but, should_go_back
+from orchestrator.agent.attempt.crash_loop import go_back, newest_but, put_back, should_go_back
 from orchestrator.agent.attempt.peers import silent_peer
 from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
@@ -36,7 +36,7 @@ class NextAttempt:
         if latest is not None and latest.attempt > attempt.attempt:
             return latest
         if not counted:
-            context.patiently("put suspects back", lambda: acquit(context.checkpoints, attempt))
+            context.patiently("put suspects back", lambda: put_back(context.checkpoints, attempt))
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
@@ -82,7 +82,7 @@ class NextAttempt:
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
         tried = self._context.patiently(
-            "put suspects back", lambda: acquit(self._context.checkpoints, wanted)
+            "put suspects back", lambda: put_back(self._context.checkpoints, wanted)
         )
         count = f"{wanted.failures} attempts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"

@@ -86,7 +86,7 @@ class BucketCheckpoints:
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
-    def suspect(self, one: CompleteCheckpoint, mark: str = SUSPECT) -> None:
+    def set_aside(self, one: CompleteCheckpoint, mark: str = SUSPECT) -> None:
         """Set a checkpoint aside without deleting it: *mark* is appended to the names of its manifests."""
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None
@@ -96,7 +96,7 @@ class BucketCheckpoints:
                 self._bucket.write(name + mark, held.data)
                 self._bucket.delete(name, held.generation)
 
-    def acquit(self, step: int, incarnation: int) -> None:
+    def put_back(self, step: int, incarnation: int) -> None:
         """Restore a checkpoint that was set aside, unless a new save of that step exists."""
         for name in self._bucket.level(folder_name(step, incarnation))[0]:
             original = name[: -len(SUSPECT)]
