@@ -92,14 +92,14 @@ class Variables:
 
 def configured(found: list[list[str]]) -> dict[str, list[str]]:
     """Return the project and zone that a script sets in gcloud, in the form of options."""
-    options = {}
+    chosen = {}
     for words in found:
         if words[:3] == ["gcloud", "config", "set"] and len(words) == 5:
             name = {"project": "--project", "core/project": "--project", "compute/zone": "--zone"}.get(
                 words[3]
             )
-            options.update({name: [words[4]]} if name else {})
-    return options
+            chosen.update({name: [words[4]]} if name else {})
+    return chosen
 
 
 def options(words: list[str], flags: Mapping[str, str]) -> tuple[dict[str, list[str]], list[str]]:
