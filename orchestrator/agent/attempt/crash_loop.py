@@ -44,7 +44,7 @@ def go_back(checkpoints: BucketCheckpoints, wanted: Attempt, newest: CompleteChe
         return wanted
     # Only checkpoints that agents committed are renamed; those that the job wrote have incarnation -1.
     if newest.incarnation >= 0:
-        checkpoints.set_aside(newest)
+        checkpoints.move_aside(newest)
     return replace(
         wanted,
         resume_step=back.step,

@@ -86,7 +86,7 @@ class BucketCheckpoints:
         name = next((one.name for one in found), "")
         return f"{self._settings.folder.rstrip('/')}/{name}" if name else ""
 
-    def set_aside(self, one: CompleteCheckpoint, mark: str = SUSPECT) -> None:
+    def move_aside(self, one: CompleteCheckpoint, mark: str = SUSPECT) -> None:
         """Set a checkpoint aside without deleting it: *mark* is appended to the names of its manifests."""
         for name in self._bucket.level(folder_name(one.step, one.incarnation))[0]:
             held = self._bucket.read(name) if parse_name(name) else None

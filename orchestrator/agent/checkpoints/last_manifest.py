@@ -56,7 +56,7 @@ class LastManifest:
         for one in [one for one in self._checkpoints.complete() if one.step >= number]:
             if self._checkpoints.manifest(one.step, one.incarnation, 0).format == FILES:
                 say(f"step {one.step} of single files gives way to step {number}: the job saves otherwise")
-                self._checkpoints.set_aside(one, REPLACED)
+                self._checkpoints.move_aside(one, REPLACED)
 
 
 def is_earlier(checkpoint: LocalCheckpoint, last: Manifest) -> bool:
