@@ -42,7 +42,7 @@ CODES: dict[str, tuple[type[TpuctlError], str]] = {
     "TPU-123": (UsageError, "the reservation in the file does not exist"),
     "TPU-124": (UsageError, "a disk in the file is not in the zone, or cannot be attached"),
     "TPU-125": (UsageError, "the zone has no such machine type"),
-    "TPU-130": (UsageError, "the deployment is not up"),
+    "TPU-130": (UsageError, "the deployment is not up, or its job is over"),
     "TPU-131": (UsageError, "the deployment has no TPU at present"),
     "TPU-132": (UsageError, "no such worker"),
     "TPU-133": (UsageError, "the deployment file has another name than tpuctl.yaml"),

@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.app.down import Down
+from orchestrator.app.help import code_meaning
 from orchestrator.cli.views.down import show
+from orchestrator.cli.views.help import code_text
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.status import DeploymentState
@@ -366,3 +368,31 @@ def test_a_down_after_one_that_was_killed_ends_no_cost_of_machines_that_are_gone
     said = user.down()
     assert "there are no machines" in said.err
     assert "this ends about" not in said.err
+
+
+@pytest.mark.parametrize("words", [[], ["--delete-data"], ["--json"]])
+def test_down_asks_no_question_without_a_terminal(user, words):
+    """It ends with 2 and says what it asks; the machines stay."""
+    said = user.run("down", *words)
+    text = said.out + said.err
+    assert (said.code, "TPU-102" in text, "--yes" in text) == (2, True, True)
+    question = "The data cannot be brought back." if "--delete-data" in words else "Delete the machines?"
+    assert f"cannot ask without a terminal: {question}" in text
+    assert user.cloud.in_use() == ["demo-tpu-g1"]
+
+
+def test_down_without_machines_needs_no_terminal(user):
+    """Nothing is asked on a terminal either: there is nothing to approve."""
+    user.down()
+    said = user.run("down")
+    assert (said.code, "there are no machines" in said.err) == (0, True)
+
+
+def test_the_page_about_nothing_to_push_to_covers_a_job_that_is_over(user):
+    """The machines may still be there: it is no page for a deployment that is not up alone."""
+    user.cloud.wait(900)
+    user.cloud.machines.say("demo", phase="done")
+    assert user.run("push", "--json").document["code"] == "TPU-130"
+    page = " ".join(code_text(code_meaning("TPU-130"), 0).split())
+    assert "or its job is over" in page
+    assert "`tpuctl down` deletes the machines" in page

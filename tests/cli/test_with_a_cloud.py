@@ -17,7 +17,7 @@ from filelock import FileLock
 
 from orchestrator.domain.checksum import verified
 from orchestrator.domain.lease import Holder
-from tests.cli.cli_kit import document, environment, here, tpuctl
+from tests.cli.cli_kit import document, environment, here
 from tests.kit.waiting import until
 
 pytestmark = pytest.mark.e2e
@@ -67,17 +67,6 @@ def test_a_second_tpuctl_names_who_holds_the_deployment(words, folder, capsys, m
     assert (code, out) == (6, "")
     assert "`tpuctl demo` of me@here, process 4711, is working on this deployment" in err
     assert "nothing was changed" in err
-
-
-@pytest.mark.parametrize("words", [[], ["--delete-data"], ["--json"]])
-def test_down_asks_no_question_without_a_terminal(words, folder, capsys):
-    """Without a terminal and without --yes it ends with 2, says what it asks, and has looked at nothing."""
-    done = tpuctl("down", *words, cwd=folder)
-    assert done.returncode == 2
-    assert "--yes" in done.stdout + done.stderr
-    assert "TPU-102" in done.stdout + done.stderr
-    assert "cannot ask without a terminal: Delete the machines?" in done.stdout + done.stderr
-    assert ("The data cannot be brought back." in done.stdout + done.stderr) == ("--delete-data" in words)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import click
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.cli.options import Command, acts_on_name, deployment_options, yes_option
-from orchestrator.cli.questions import DELETE_DATA, DELETE_MACHINES, DownQuestions, must_answer
+from orchestrator.cli.questions import DownQuestions
 
 
 @click.command("down", cls=Command)
@@ -33,9 +33,6 @@ def command(
     from orchestrator.cli.views import down as view
     from orchestrator.cli.views.event_lines import EventPrinter
     from orchestrator.cli.views.still_waiting import StillWaiting
-
-    # Before any call to the cloud, so that a script which cannot answer fails at once.
-    must_answer(yes=yes, asks=f"{DELETE_MACHINES} {DELETE_DATA}" if delete_data else DELETE_MACHINES)
 
     printer = EventPrinter()
     still = StillWaiting(printer)
