@@ -25,7 +25,12 @@ from orchestrator.engine.delete_data import DataDeletion
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.leftover import Leftover
 from orchestrator.engine.reconcile.observe import observe
-from orchestrator.errors import UNFORESEEN, LeaseHeldError, LeftoverError, TpuctlError
+from orchestrator.errors import (
+    UNFORESEEN,
+    LeaseHeldError,
+    LeftoverError,
+    TpuctlError,
+)
 from orchestrator.planning.uncommitted import FETCH
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.cost_so_far import rates_now
@@ -96,27 +101,36 @@ def take_down(
     session = session or open_named(choice, name, reporter, "delete", forgiving=True)
     end_expired(session)
     goes = False
-    with (
-        leaving(lambda: GOING if goes else NOTHING_GOES, "tpuctl down"),
-        session.holding_lease("down", take_over=take_over),
-    ):
+    with leaving(lambda: GOING if goes else NOTHING_GOES, "tpuctl down"):
+        if take_over is None:
+            session.lease.refuse_if_held()
+        # Before the lease: a watch goes on and keeps the job alive until the user has agreed.
         deletion = Deletion(session.deployment, under_lease=take_over is None)
         found = _announce(session, deletion, at_down, delete_data=delete_data)
         # A list that failed counts as machines; without any, and with the data kept, nothing is to be approved.
-        if found.has_machines or found.data_goes:
+        if found.machines or found.data_goes:
             approve(session.spec.name, found.data_goes)
-        goes = True
-        _give_back(session, deletion, _given_back(found.adopted, keep, at_down))
-        reporter.now("deleting everything that has this deployment's label")
-        deletion.report = lambda text: reporter.now(f"being deleted: {text}")
-        with reporter:
-            leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
-        if not leftovers and not delete_data:
-            # Again, up to the end of the deletion, or `cost` would show a larger sum a second later.
-            found = replace(found, cost=_cost_breakdown(session) or found.cost)
-        # Only if lists prove that everything is deleted: leftovers are found by these files alone.
-        if not leftovers:
-            _forget(session, found.cost if delete_data else None, delete_data=delete_data)
+        given_back = _given_back(found.adopted, keep, at_down)
+        with session.holding_lease("down", take_over=take_over):
+            if alone:
+                # A watch may have replaced a TPU meanwhile, and its record says where to look.
+                session.records.load(forgiving=True)
+                deletion = Deletion(session.deployment, under_lease=take_over is None)
+                _announce_later(session, deletion, found.machines)
+            deletion.spares_adopted = True
+            deletion.approved = frozenset(node.name for node in found.adopted)
+            goes = True
+            _give_back(session, deletion, given_back)
+            reporter.now("deleting everything that has this deployment's label")
+            deletion.report = lambda text: reporter.now(f"being deleted: {text}")
+            with reporter:
+                leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
+            if not leftovers and not delete_data:
+                # Again, up to the end of the deletion, or `cost` would show a larger sum a second later.
+                found = replace(found, cost=_cost_breakdown(session) or found.cost)
+            # Only if lists prove that everything is deleted: leftovers are found by these files alone.
+            if not leftovers:
+                _forget(session, found.cost if delete_data else None, delete_data=delete_data)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
     stops = alone and not leftovers and not found.outside_zones and choice.cloud == "local" and stop_if_idle()
     # One that this command has started only to look is no news.
@@ -128,10 +142,11 @@ class _Found:
     """
     What there is before anything goes, and what its end saves an hour, in USD.
 
-    *outside_zones* carry our label in zones that neither file nor record names. *cost* is None where unknown.
+    *machines* are names, "?" for a list that failed. *outside_zones* carry our label in zones that neither file
+    nor record names. *cost* is None where unknown.
     """
 
-    has_machines: bool
+    machines: frozenset[str]
     has_data: bool
     data_goes: bool
     adopted: tuple[Node | Vm, ...]
@@ -141,32 +156,36 @@ class _Found:
 
 
 def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data: bool) -> _Found:
-    """Say what goes, what is given back and what stays; from here on *deletion* spares what was adopted."""
+    """Say what goes, what is given back and what stays."""
     with session.reporter:
         adopted = deletion.adopted()
         returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
         undecided = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
         fates = dict.fromkeys(undecided, "was adopted: given back unless you choose to delete it")
-        has_machines = _announce_machines(
-            session, deletion, fates | dict.fromkeys(returning, "is given back")
-        )
+        machines = _announce_machines(session, deletion, fates | dict.fromkeys(returning, "is given back"))
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
-        if not has_machines:
+        if not machines:
             session.reporter.say("  there are no machines")
         outside_zones = _elsewhere(session, deletion)
-    deletion.spares_adopted = True
-    deletion.approved = frozenset(node.name for node in adopted)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    no_longer_billed = deletion.approved | deletion.ended()
+    no_longer_billed = {node.name for node in adopted} | deletion.ended()
     # A `down` that was killed may have deleted machines that the record still counts.
-    ended_usd_hour = _end_of_costs(session, no_longer_billed) if has_machines else 0.0
+    ended_usd_hour = _end_of_costs(session, no_longer_billed) if machines else 0.0
     cost = _cost_breakdown(session)
-    if cost is None and has_machines:
+    if cost is None and machines:
         session.reporter.say(
             "  what it has cost is not known yet: no observation of its machines is recorded"
         )
-    return _Found(has_machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, cost)
+    return _Found(machines, has_data, data_goes, tuple(adopted), outside_zones, ended_usd_hour, cost)
+
+
+def _announce_later(session: Session, deletion: Deletion, announced: Container[str]) -> None:
+    """Say which machines were made since the others were *announced*: they go, too."""
+    with session.reporter:
+        for item in deletion.find():
+            if item.name not in announced:
+                session.reporter.say(f"- {item.title} {item.name} {item.zone} {item.state}, made since then")
 
 
 def _result(
@@ -254,13 +273,13 @@ def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce_machines(session: Session, deletion: Deletion, fates: Mapping[str, str]) -> bool:
-    """Name each machine, with its fate where it may stay (by name); return whether there are any."""
+def _announce_machines(session: Session, deletion: Deletion, fates: Mapping[str, str]) -> frozenset[str]:
+    """Say each machine, with its fate where it may stay (by name); return their names."""
     found = deletion.find()
     for item in found:
         what = f"{item.title} {item.name} {item.zone} {item.state}"
         session.reporter.say(f"  {what}, {fates[item.name]}" if item.name in fates else f"- {what}")
-    return bool(found)
+    return frozenset(item.name for item in found)
 
 
 def _announce_data(session: Session, *, delete_data: bool) -> tuple[bool, bool]:

@@ -111,10 +111,10 @@ class Session:
         self._together = together
         self._clients = clients
         self.started_local_cloud = False
-        self.holder = this_process("?", 0.0)
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it, so setting the clock back must not extend them.
         self.clock = SteadyClock(SystemClock())
+        self.holder = this_process("down" if forgiving else "?", self.clock.now())
         self.catalog = catalog_for(choice.cloud)
 
     @cached_property

@@ -73,6 +73,22 @@ class Lease:
         """Return the fencing token, None while there is no bucket to hold a lease in."""
         return self._generation
 
+    def refuse_if_held(self) -> None:
+        """
+        Raise LeaseHeldError if another process has the lease and does not yield to this command.
+
+        This is a look, made before a question that would be in vain, and acquires nothing. A bucket that does
+        not answer says nothing.
+        """
+        with contextlib.suppress(TransientError, AuthError, NotFoundError):
+            found = self._store.read(LEASE)
+            if found is None or is_released(self._store, found):
+                return
+            holder, age = Holder.from_json(found.data), self._clock.now() - found.updated
+            mine = holder.id == self.me.id or self.me.command in holder.yields
+            if age < EXPIRES_AFTER and not mine and not self._process_ended(holder):
+                raise held_by(holder, age)
+
     def acquire(self) -> None:
         """
         Take the lease; return without one if there is no bucket yet.
