@@ -67,6 +67,10 @@ SAY_INSTEAD = {
     r"bars of a TPU begin with it": "a TPU has bars only while it exists",
     r"solid and dashed in turn": "every second line is dashed",
     r"last renewed [\d{]": "last sign of life 2 s ago",
+    r"only by the next tpuctl command": "else the next tpuctl command deletes the machines",
+    r"limit on creates from this computer": "tpuctl's own limit on creates",
+    r"the agent restarted": "new code was installed",
+    r"; checks again ": "the watcher checks again",
     # And their kind.
     r"\bmend(s|ed|ing)?\b": "fix",
     r"\b(begin|begins|begun|made|make|runs|counts|compiles) anew\b": "again, start over, recreate",

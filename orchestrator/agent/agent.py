@@ -229,7 +229,11 @@ class Agent:
         # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
         last_commit(context)
         killed = record.killed_on_this_boot()
-        message = "the agent was killed" if killed else "the agent restarted"
+        fresh = record.bundle not in ("", self._settings.bundle)
+        restarted = (
+            "new code was installed" if fresh else "the agent started again: new settings, or a reboot"
+        )
+        message = "the agent was killed" if killed else restarted
         return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
 
     def _write_heartbeat_again(self, attempt: Attempt) -> None:

@@ -118,6 +118,8 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             if _has_ready(world):
                 reporter.say("waiting: the job is stopped, saves, and starts with the new code")
             outcome = _push(session, wanted)
+        if watcher is not None and watcher.alive and watcher.on != "vm":
+            reporter.say(f"the paused `tpuctl {watcher.command}` goes on within a few seconds")
     return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), outcome)
 
 

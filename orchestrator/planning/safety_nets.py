@@ -62,5 +62,5 @@ def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
         active=True,
-        message=f"after {spec.watch.ttl}, but only by the next tpuctl command on this computer",
+        message=f"the next tpuctl command on this computer after {spec.watch.ttl} deletes the machines",
     )

@@ -141,6 +141,7 @@ def test_verdict_on_other_code_does_not_bind(lab: AgentLab) -> None:
 
     assert machine.heartbeat()["phase"] == "done"
     assert lab.attempts()[-1]["failures"] == 0
+    assert lab.attempts()[-1]["reason"].startswith("new code was installed")
     assert json.loads((machine.root / "state" / "job.json").read_text())["ended"] == "done"
 
 

@@ -1,6 +1,7 @@
 """What the watcher publishes, who believes it, new code for a running job: commands on a virtual clock."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -216,12 +217,17 @@ def test_a_push_says_at_once_what_it_waits_for(cloud, user):
     begins = "waiting: the job is stopped, saves, and starts with the new code"
     assert said.index("~ job: starts again") < said.index(begins) < said.index("has the code")
     assert "lets the push go first" not in said
+    assert "goes on within" not in said
     user.write("train.py", "print('a third')\n")
     watcher = Holder("x", "me@elsewhere", "watch", cloud.clock.now())
     cloud.storage.objects.insert(cloud.buckets()[0], LEASE, watcher.to_json(), {}, Preconditions())
     said = user.run("push").err
     assert "waiting: `tpuctl watch` lets the push go first (it looks every 1m)" in said
     assert begins not in said
+    bucket, yields = cloud.buckets()[0], replace(watcher, yields=("push",))
+    cloud.storage.objects.insert(bucket, LEASE, yields.to_json(), {}, Preconditions())
+    cloud.later(5, lambda: cloud.storage.objects.delete(bucket, LEASE, None, Preconditions()))
+    assert "the paused `tpuctl watch` goes on within a few seconds" in user.run("push").err
     cloud.model.preempt("demo-tpu-g1", notice=False)
     cloud.wait(120)
     assert begins not in user.run("push").err

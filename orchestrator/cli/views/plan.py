@@ -253,8 +253,8 @@ def _sums(preview: Preview) -> list[str]:
     if price.unpriced:
         lines.append(f"Unknown prices: {', '.join(price.unpriced)}. The sum is not known either.")
     elif (price.upper_usd or 0.0) > (price.billed_usd or 0.0):
-        ends = "Where public price lists differ, a range is from the lowest to the highest."
-        lines.append(f"Billed: {_classes(preview)}. {ends}")
+        ends = "Public price lists differ: a range is from the lowest to the highest price,"
+        lines.append(f"Billed: {_classes(preview)}. {ends} the other columns show the lowest.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
@@ -290,6 +290,9 @@ def _without_tpuctl(preview: Preview) -> list[str]:
     nets = [net for net in safety_nets(preview.spec) if net.name != "vm" or preview.spec.vm != "none"]
     shown = [
         f"  {net.title + ':':<4} {'yes' if net.active else 'NO'}, {net.message}"
+        # What a command of the user does is no end by itself.
+        if net.name != "all"
+        else f"  else {net.message}"
         for net in sorted(nets, key=lambda net: net.active)
     ]
     return ["Does the cost end when no watcher runs?", *shown]

@@ -304,7 +304,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
             text = one.text if wait else f"{replace(one, in_s=None).text} ({when_text})"
         lines.append(Field(label, text))
     if not status.upcoming and not status.outcome:
-        checks = f"; checks again {wait}" if wait else ""
+        checks = f"; the watcher checks again {wait}" if wait else ""
         does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
         lines.append(Field("next", does))
     if status.outcome in {"done", "uncommitted"} and not status.upcoming:
