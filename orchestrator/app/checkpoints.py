@@ -9,11 +9,13 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.earlier_costs import last_cost, open_named
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.source.wanted import with_reported_end
 from orchestrator.domain.bucket_checkpoint import BucketCheckpoint
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.text.amounts import size_text
 from orchestrator.engine.bucket.checkpoints import damage_of, read_checkpoints
+from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.bucket.uncommitted import UncommittedFiles, read_uncommitted
 from orchestrator.errors import NotFoundError, TpuctlError
 
@@ -90,9 +92,12 @@ def list_checkpoints(
 
 
 def _is_done(session: Session) -> bool:
-    """Return whether the record says that the job is done; without a readable one the list is still of use."""
+    """Return whether record or reports say that the job is done; without a readable record the list is of use."""
     with suppress(TpuctlError):
-        return session.records.load(forgiving=True).outcome is Outcome.DONE
+        record = session.records.load(forgiving=True)
+        # Without a watcher the end is not in the record, and `status` goes by the reports.
+        heartbeats = read_heartbeats(session.store, record.node.incarnation)
+        return with_reported_end(session.spec, heartbeats, record).outcome is Outcome.DONE
     return False
 
 

@@ -198,14 +198,20 @@ def test_what_was_spent_is_known_when_the_data_is_gone(user):
     assert (body["up"], body["deleted_at"]) == (False, said.document["deleted_at"])
     assert body["usd"] == pytest.approx(found["usd"], abs=0.0001)
     assert "state        deleted with its data" in user.run("status").out.splitlines()
-    assert after_cost(user) == "next `tpuctl up` starts over"
+    assert (
+        after_cost(user) == "next `tpuctl up` starts over, with a cost from 0; `tpuctl cost` keeps this sum"
+    )
     report = user.run("report", "--output", str(user.folder / "r.html"))
     assert (report.code, "tpuctl cost" in report.err) == (2, True)
     user.up()
     cost = user.run("cost", "--json").document
     assert cost["usd"] < found["usd"] / 2
     assert [one["usd"] for one in cost["earlier"]] == [pytest.approx(found["usd"])]
-    assert "for an earlier deployment of this name" in user.run("cost").out
+    # Directly below the sum, which begins at zero.
+    first, second, *_ = user.run("cost").out.splitlines()
+    assert "so far" in first
+    assert second.startswith("Not in it: ")
+    assert "for an earlier deployment" in second
 
 
 def after_cost(user):

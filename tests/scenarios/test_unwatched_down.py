@@ -92,3 +92,28 @@ def test_the_cost_of_a_tpu_that_was_preempted_unwatched_does_not_grow_until_the_
     assert end["observed_at"] - end["until"] > 35_000
     assert late["upper_usd"] - late["usd"] > end["upper_usd"] > soon["upper_usd"]
     assert "The end of demo-tpu-g1 was not watched" in " ".join(shown.split())
+
+
+def test_a_job_that_is_done_has_its_model_and_an_idle_tpu_that_costs(cloud, user: User):
+    """Nobody has recorded the end: `checkpoints` and `status` go by the reports, and name what ends the cost."""
+    user.up()
+    cloud.wait(900)
+    assert "resumes here" in user.run("checkpoints").out
+    cloud.machines.say("demo", phase="done")
+    listed = user.run("checkpoints").out
+    assert ("complete, the model" in listed, "resumes here" in listed) == (True, False)
+    following = [line for line in user.run("status").out.splitlines() if line.startswith("next")]
+    assert following[0].startswith(
+        "next         run: tpuctl down   (the job is over; demo-tpu-g1 is idle and costs"
+    )
+
+
+def test_the_next_step_after_a_loss_is_a_command(cloud, user: User):
+    """What a watcher would do comes second, as none runs."""
+    user.up()
+    cloud.wait(900)
+    cloud.model.preempt(G1, notice=False)
+    cloud.wait(60)
+    following = [line for line in user.run("status").out.splitlines() if line.startswith("next")]
+    assert following[0] == "next         run: tpuctl watch"
+    assert following[1].startswith(f"next         delete TPU {G1}")

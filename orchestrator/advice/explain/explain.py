@@ -131,7 +131,9 @@ def _go_on(facts: DeploymentFacts) -> str:
     """Return how a deployment without machines goes on."""
     outcome, target = facts.record.outcome, facts.spec.job.target_steps
     if facts.deleted:
-        return f"`tpuctl cost {facts.spec.name}` shows what it has cost; `tpuctl up` starts over"
+        return (
+            f"`tpuctl cost {facts.spec.name}` shows what it has cost, also after `tpuctl up` has started over"
+        )
     fetch = _FETCHES.get(outcome) if outcome else None
     if fetch is None:
         return "tpuctl up"

@@ -137,6 +137,16 @@ def _newest_of_all(status: DeploymentStatus) -> int | None:
     return status.checkpoint_step
 
 
+def first_command(status: DeploymentStatus, cure: str) -> str:
+    """Return what to run so that the changes to come are made: *cure* starts a watcher; "" if one runs."""
+    if status.next_pass_in_s is not None:
+        return ""
+    idle = ", ".join(row.name for row in status.resources if row.kind == "tpu" and row.name not in {"-", "?"})
+    if status.outcome and idle:
+        return f"tpuctl down   (the job is over; {idle} is idle and costs until then)"
+    return cure
+
+
 def next_pass_text(status: DeploymentStatus) -> str:
     """Return when the next pass comes, "" without a watcher; changes that a watcher publishes are being made."""
     when, changes = status.next_pass_in_s, bool(status.next_changes)

@@ -47,11 +47,14 @@ def render(cost: Cost, console: Console, *, unbilled: bool) -> None:
     if not found.items:
         title = f"{cost.name} has cost nothing yet{end}"
     console.print(title, style="bold", markup=False, width=width)
+    # At once: a user who has started over looks for the sum of before.
+    for line in _earlier(cost):
+        console.print(line, markup=False, width=width)
     for table in _tables(found):
         console.print()
         console.print(table, width=width)
     console.print()
-    for line in (*_sentences(found, preemptions), *_earlier(cost)):
+    for line in _sentences(found, preemptions):
         console.print(line, markup=False, width=width)
 
 

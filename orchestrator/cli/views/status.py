@@ -9,6 +9,7 @@ import click
 
 from orchestrator.app.status.text import (
     checkpoint_text,
+    first_command,
     job_text,
     next_pass_text,
     share_done,
@@ -293,6 +294,9 @@ def _end(status: DeploymentStatus) -> list[Field]:
     when_text = wait or (
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
     )
+    # What a person can do comes before what happens only then.
+    if status.upcoming and (first := first_command(status, cure[1] if cure else "")):
+        lines.append(Field("next", f"run: {first}"))
     # What is waited for is the case already: only the next check of it is to come.
     label, again = ("waiting", "checked again ") if status.waits_for else ("next", "")
     after = f" ({again}{when_text})" if when_text else ""
@@ -319,7 +323,7 @@ def _start(status: DeploymentStatus) -> str:
     if status.state is DeploymentState.REMAINING:
         return "`tpuctl down` deletes the machines that are left, `tpuctl up` starts the job again"
     if status.state is DeploymentState.DELETED:
-        return "`tpuctl up` starts over"
+        return "`tpuctl up` starts over, with a cost from 0; `tpuctl cost` keeps this sum"
     if status.state is DeploymentState.DOWN:
         return "`tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
     return "`tpuctl up` starts it"
