@@ -24,6 +24,7 @@ from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop.loop import Loop, Passes, Pause, run
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome
+from orchestrator.engine.publish.paused import forget_paused, note_paused
 from orchestrator.engine.publish.publisher import Publisher
 from orchestrator.errors import LeaseHeldError, TpuctlError, TransientError, UsageError
 from orchestrator.report.summary import Summary
@@ -190,6 +191,7 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
     quiet, reported = 0, False
     # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
     while quiet < QUIET_POLLS:
+        note_paused(session.folder, session.holder, session.clock.now())
         session.clock.wait(1.0)
         try:
             found = current(session.store)
@@ -237,6 +239,7 @@ def _passes(
     finally:
         # On every way out, or `status` would show a watcher that does not run.
         publication.close()
+        forget_paused(session.folder)
         session.notifier.end()
 
 

@@ -28,6 +28,7 @@ from orchestrator.domain.status import (
 )
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.lease.lease_release import current
+from orchestrator.engine.publish.paused import paused_here
 from orchestrator.engine.publish.published_status import PublishedStatus, published_here
 from orchestrator.engine.publish.publisher import published_in_bucket
 from orchestrator.engine.reconcile.observe import observe
@@ -246,11 +247,14 @@ def _resources(session: Session, world: World, record: Record) -> tuple[Resource
 
 
 def watcher_of(session: Session, world: World) -> WatcherStatus | None:
-    """Return the status of the watcher, the holder of the lease; None if the lease is free."""
+    """Return the status of the watcher, the holder of the lease or one that a push has paused; None without one."""
     # If the bucket could not be read, reading the lease would fail too.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
     if found is None:
-        return None
+        # After a push the lease is free for some seconds, until the loop that it has paused takes it again.
+        now = session.clock.now()
+        paused = paused_here(session.folder, now, process_ended)
+        return None if paused is None else watcher_status(paused, now - paused.since)
     holder = Holder.from_json(found.data)
     # A command that wants the lease takes it over: its process cannot renew it.
     return (
