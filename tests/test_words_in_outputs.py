@@ -9,6 +9,7 @@ import click
 import pytest
 
 from orchestrator.cli.views.json_shapes import KINDS, schema_of
+from tests.cli.reference import NAMES as HELP_OPTION
 from tests.cli.reference import commands
 from tests.kit.source import nodes
 from tests.test_words_in_code import FINE, IN_PACKAGE
@@ -134,7 +135,8 @@ def test_an_option_has_the_word_that_the_pages_have() -> None:
     found = {
         f"{' '.join(words)} {name}": bad
         for words, command in commands()
-        for parameter in command.get_params(click.Context(command))
+        # click keeps the option for help that the first context asks for.
+        for parameter in command.get_params(click.Context(command, **HELP_OPTION))
         if isinstance(parameter, click.Option)
         for name in (*parameter.opts, *parameter.secondary_opts)
         if (bad := old_words(name.lstrip("-"), {**NAMES, **OPTIONS}))

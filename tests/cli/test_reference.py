@@ -32,7 +32,9 @@ def test_a_page_is_made_from_the_commands(path):
 def test_every_help_fits_eighty_columns():
     """Also a block of columns, which click prints as it stands."""
     for words, command in reference.commands():
-        context = click.Context(command, info_name=" ".join(("tpuctl", *words)), terminal_width=80)
+        context = click.Context(
+            command, info_name=" ".join(("tpuctl", *words)), terminal_width=80, **reference.NAMES
+        )
         wide = [line for line in command.get_help(context).splitlines() if len(line) > 80]
         assert not wide, words
 
@@ -40,7 +42,9 @@ def test_every_help_fits_eighty_columns():
 def test_no_list_of_commands_cuts_a_sentence():
     """Each command of a group has a line of its own in that list, which fits a terminal of 80 columns."""
     for words, command in reference.commands():
-        context = click.Context(command, info_name=" ".join(("tpuctl", *words)), terminal_width=80)
+        context = click.Context(
+            command, info_name=" ".join(("tpuctl", *words)), terminal_width=80, **reference.NAMES
+        )
         assert not [line for line in command.get_help(context).splitlines() if line.endswith("...")][1:], (
             words
         )
