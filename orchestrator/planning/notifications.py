@@ -119,7 +119,9 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
 
 def _stalled(spec: Spec, world: World, record: Record, heartbeats: tuple[Heartbeat, ...]) -> Iterator[_Found]:
     """
-    Yield a notification if no step or checkpoint was new for `watch.stall`, after which the agent restarts the job.
+    Yield a notification if no step or checkpoint was new for `watch.stall`.
+
+    If the job prints nothing either, its agent starts it again.
 
     Its id changes at most once in that time, and is never based on a time before the TPU was requested.
     Otherwise a machine that reports a new time in each heartbeat would cause a notification for each.
