@@ -56,7 +56,7 @@ class CommandAnswer:
 
 
 @dataclass(frozen=True)
-class PushResult:
+class MachinePush:
     """The result of a push on one machine; *sent_bytes* is 0 if it had the bundle already."""
 
     host: str
@@ -68,7 +68,7 @@ class PushResult:
 class Remote(Protocol):
     """Run commands and copy files over SSH, on all machines in parallel, each step with a timeout."""
 
-    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[PushResult]:
+    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str) -> list[MachinePush]:
         """Put the bundle (a tar.gz) under `<root>/bundle/<sha256>` on every host, atomically. Raise RemoteError."""
 
     def put(self, hosts: Sequence[Host], data: bytes, target: str, mode: int) -> None:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from orchestrator.domain.remote import CommandAnswer, Host, PushResult, RunResult
+from orchestrator.domain.remote import CommandAnswer, Host, MachinePush, RunResult
 from orchestrator.domain.remote_script import RemoteScript
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.ssh.connect.ssh_settings import SshSettings
@@ -36,7 +36,7 @@ class Ssh:
         self.settings.make_key()
         return Connection(host, self.settings, timeout)
 
-    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[PushResult]:
+    def push(self, hosts: Sequence[Host], bundle: Path, digest: str, root: str = "") -> list[MachinePush]:
         """Install the bundle on every host; a failure is in the host's result. Raise HostKeyError only."""
         data, target = map_file(bundle), root or self.settings.root
         return self._each(

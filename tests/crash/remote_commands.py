@@ -26,7 +26,7 @@ import requests
 from orchestrator.app.this_computer.holder import process_ended, this_process
 from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.domain.ports import CloudAccount
-from orchestrator.domain.remote import PushResult, RunResult
+from orchestrator.domain.remote import MachinePush, RunResult
 from orchestrator.engine.reconcile import artifacts
 from orchestrator.engine.records import atomic_files, journal, record_store
 from orchestrator.google.clients import Clients, CloudSettings
@@ -93,7 +93,7 @@ class FarMachines:
 
     def push(self, hosts, bundle, digest, root):
         self._lab.point("before Remote.push")
-        return [PushResult(host.name, 1000, 0.1) for host in hosts]
+        return [MachinePush(host.name, 1000, 0.1) for host in hosts]
 
     def put(self, hosts, data, target, mode):
         self._lab.point("before Remote.put")

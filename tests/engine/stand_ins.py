@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from orchestrator.contract.bucket import object_names
-from orchestrator.domain.remote import PushResult, RunResult
+from orchestrator.domain.remote import MachinePush, RunResult
 from orchestrator.emulator.state.values.machine import NoMachines
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -114,7 +114,7 @@ class Push:
 
     def push(self, hosts, bundle, digest, root):
         self.pushes.append([h.name for h in hosts])
-        return [PushResult(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
+        return [MachinePush(h.name, 0 if self.error else 1000, 0.1, self.error) for h in hosts]
 
     def put(self, hosts, data, target, mode):
         if target == "startup":

@@ -16,7 +16,7 @@ from orchestrator.contract.bucket.completeness import completed_by
 from orchestrator.contract.bucket.manifest import Manifest, file_name, manifest_name, parse, parse_name
 from orchestrator.contract.bucket.object_names import CHECKPOINTS, GANG
 from orchestrator.contract.machine_errors import DamagedError
-from orchestrator.domain.remote import CommandAnswer, PushResult, RunResult
+from orchestrator.domain.remote import CommandAnswer, MachinePush, RunResult
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.errors import RemoteError
@@ -224,7 +224,7 @@ class CloudSsh:
 
     def push(self, hosts, bundle, digest, root):
         self._step("ssh push")
-        return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
+        return [MachinePush(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
 
     def put(self, hosts, data, target, mode):
         self._step(f"ssh put {target}")

@@ -23,7 +23,7 @@ from orchestrator.contract.bucket.uncommitted_manifest import (
     UncommittedManifest,
     ended_before,
 )
-from orchestrator.domain.remote import PushResult, RunResult
+from orchestrator.domain.remote import MachinePush, RunResult
 from orchestrator.emulator.state.values.machine import NoMachines
 from orchestrator.errors import RemoteError
 from orchestrator.scripts.shipped import begin_script
@@ -381,7 +381,7 @@ class SimulatedSsh:
         self.machines, self.process, self._fails = machines, process, fails
 
     def push(self, hosts, bundle, digest, root):
-        return [PushResult(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
+        return [MachinePush(h.name, 1000, 0.1, self._trouble(h)) for h in hosts]
 
     def put(self, hosts, data, target, mode):
         for host in hosts:

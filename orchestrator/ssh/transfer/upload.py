@@ -12,7 +12,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, TypeAlias
 
-from orchestrator.domain.remote import PushResult
+from orchestrator.domain.remote import MachinePush
 from orchestrator.errors import HostKeyError, RemoteError
 from orchestrator.scripts.shipped import remote_script
 from orchestrator.ssh.elevate import elevated
@@ -37,7 +37,7 @@ class UploadProgress:
     sent: int = 0
 
 
-def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> PushResult:
+def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> MachinePush:
     """
     Install the bundle on the connection's machine and switch `current` to it; a failure is in the result.
 
@@ -51,7 +51,7 @@ def push_one(connection: "Connection", data: Bundle, digest: str, root: str) -> 
         raise
     except RemoteError as failed:
         error = f"{failed.message}. The code that was on the machine is unchanged."
-    return PushResult(connection.host.name, progress.sent, monotonic() - start, error)
+    return MachinePush(connection.host.name, progress.sent, monotonic() - start, error)
 
 
 def map_file(path: Path) -> mmap.mmap:
