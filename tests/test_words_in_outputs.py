@@ -83,7 +83,7 @@ STORED = {
 }
 """Values of enums that files hold from before they had a better word."""
 FINE_HERE = FINE | {"unchanged"}
-"""The outcome of a `push` that found nothing new."""
+"""The result of a `push` that found nothing new."""
 
 
 MANY_TYPES = {

@@ -45,7 +45,7 @@ class EndedError(Exception):
         self.plan = plan
 
 
-class PushOutcome(Enum):
+class PushResult(Enum):
     """The ways in which a push ends."""
 
     UNCHANGED = "unchanged"
@@ -63,7 +63,7 @@ class Pushed:
     before: str
     bundle: str
     plan: tuple[str, ...]
-    outcome: PushOutcome
+    result: PushResult
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
     wanted = WantedPush(*build_artifacts(session, sets), job_digest(session.spec))
     plan, world = _plan(session, wanted)
     if not plan or dry_run:
-        outcome = PushOutcome.PLANNED if plan else PushOutcome.UNCHANGED
+        result = PushResult.PLANNED if plan else PushResult.UNCHANGED
     else:
         for line in plan:
             reporter.say(f"~ {line}")
@@ -117,10 +117,10 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             remember(session)
             if _has_ready(world):
                 reporter.say("waiting: the job is stopped, saves, and starts with the new code")
-            outcome = _push(session, wanted)
+            result = _push(session, wanted)
         if watcher is not None and watcher.alive and watcher.on != "vm":
             reporter.say(f"the paused `tpuctl {watcher.command}` goes on within a few seconds")
-    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), outcome)
+    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result)
 
 
 def _must_run(session: Session) -> None:
@@ -200,7 +200,7 @@ def _restart(world: World) -> str:
     return f"job: starts again{where} from its newest checkpoint (step {saved} or later)"
 
 
-def _push(session: Session, wanted: WantedPush) -> PushOutcome:
+def _push(session: Session, wanted: WantedPush) -> PushResult:
     """Upload the code, record that it is wanted, restart the job. The next pass completes a killed push."""
     # Upload before recording: a machine that boots in between must find what the record names.
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
@@ -229,17 +229,17 @@ def _push(session: Session, wanted: WantedPush) -> PushOutcome:
         result = loop.run(_settled, after)
     except LaterError:
         session.records.flush()
-        return PushOutcome.RECORDED
+        return PushResult.RECORDED
     except EndedError as end_of_job:
         session.records.flush()
         if end_of_job.plan.outcome is Outcome.DONE:
-            return PushOutcome.DONE
+            return PushResult.DONE
         raise JobFailedError(
             f"the job ended with the new code: {end_of_job.plan.message}",
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None
-    return PushOutcome.RUNNING if result.plan.settled else PushOutcome.RECORDED
+    return PushResult.RUNNING if result.plan.settled else PushResult.RECORDED
 
 
 def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:

@@ -195,19 +195,19 @@ def test_without_a_file_all_deployments_of_the_computer_are_shown(cloud, user, t
 def test_a_push_restarts_the_job_with_the_new_code_and_makes_no_machine(cloud, user):
     """Unchanged code is no change; new code reaches the machines that run, from the newest checkpoint."""
     cloud.wait(300)
-    assert user.run("push", "--json").document["outcome"] == "unchanged"
+    assert user.run("push", "--json").document["result"] == "unchanged"
     before = cloud.mutations()
     user.write("train.py", "print('another')\n")
     planned = user.run("push", "--dry-run", "--json").document
-    assert planned["outcome"] == "planned"
+    assert planned["result"] == "planned"
     assert "job: starts again from its newest checkpoint (step 24 or later)" in planned["plan"][-1]
     said = user.run("push", "--json")
-    assert (said.code, said.document["outcome"]) == (0, "running"), said.err
+    assert (said.code, said.document["result"]) == (0, "running"), said.err
     assert list(cloud.machines.starts.values()) == [2]
     changed = {method for method, _ in cloud.mutations()[len(before) :]}
     assert not [method for method in changed if not method.startswith("storage.") and "get" not in method]
     assert list(cloud.nodes().values()) == ["READY"]
-    assert user.run("push", "--json").document["outcome"] == "unchanged"
+    assert user.run("push", "--json").document["result"] == "unchanged"
 
 
 def test_a_push_says_at_once_what_it_waits_for(cloud, user):
@@ -312,7 +312,7 @@ def test_a_push_without_a_tpu_leaves_the_code_for_the_next_one(cloud, user):
     cloud.wait(120)
     user.write("train.py", "print('another')\n")
     said = user.run("push", "--json")
-    assert (said.code, said.document["outcome"]) == (0, "recorded"), said.err
+    assert (said.code, said.document["result"]) == (0, "recorded"), said.err
     assert set(cloud.nodes()) <= {"demo-tpu-g1"}
     user.watch(1800)
     assert cloud.in_use() == ["demo-tpu-g2"]

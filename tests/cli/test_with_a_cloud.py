@@ -178,10 +178,10 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert document(cloud("status", "--json")[1])["source"]["by"] == "the watcher"
     (folder / "src" / "new.py").write_text("1\n")
     code, out, err = cloud("push", "--json")
-    assert (code, document(out)["outcome"]) == (0, "running"), err
+    assert (code, document(out)["result"]) == (0, "running"), err
     assert "paused for `tpuctl push`" in read_until(terminal, "resuming afterwards")
     assert "job runs" in read_until(terminal, "job runs")
-    assert document(cloud("push", "--json")[1])["outcome"] == "unchanged"
+    assert document(cloud("push", "--json")[1])["result"] == "unchanged"
     os.kill(process.pid, signal.SIGINT)
     text = read_until(terminal, "tpuctl down")
     assert process.wait(120) == 130

@@ -293,5 +293,6 @@ RETIRED = {
     "share_in": "granted_fraction_in",
     "SHARE": "TASK_PART; `share.json` is the stored name",
     "DeadlineRate": "HourlyCost",
+    "PushOutcome": "PushResult; an outcome is of a deployment or an attempt",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""
