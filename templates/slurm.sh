@@ -2,7 +2,7 @@
 # Slurm on a machine of a fleet, from the distribution's packages unpacked into a folder: nothing is installed.
 #   slurm.sh engine   bring the packages into the bucket, unless they are there, and print the archive's name
 #   slurm.sh database the same with the packages of the database, which only the VM of a fleet with users needs
-#   slurm.sh head     keep the controller running on the VM, by cron and now
+#   slurm.sh head     keep the Slurm controller running on the VM, by cron and now
 #   slurm.sh cron     what cron does there each minute
 #   slurm.sh keep     copy the queue's state into the bucket, for a minute
 #   slurm.sh node     be a node: the job of each TPU of the fleet
@@ -170,7 +170,7 @@ shorten() {
 }
 
 configure() {
-  # $1 is the name that the controller has here.
+  # $1 is the name that the Slurm controller has here.
   local last=$((FLEET_PORT + FLEET_NODES)) me
   me=$(id -un)
   mkdir -p "$here/state" "$here/spool" "$here/log"
@@ -298,7 +298,7 @@ wait_for_socket() {
 }
 
 settings() {
-  [ -s "$here/settings" ] || fail "this machine is no fleet's controller"
+  [ -s "$here/settings" ] || fail "this machine is no fleet's Slurm controller"
   set -a
   # shellcheck source=/dev/null
   . "$here/settings"
@@ -533,7 +533,7 @@ print(u.build_opener(u.ProxyHandler({})).open(u.Request(url, headers={"Metadata-
 }
 
 locate() {
-  # Learn from the bucket where the controller is, and its key; true when something has changed.
+  # Learn from the bucket where the Slurm controller is, and its key; true when something has changed.
   local before=$FLEET_HEAD changed=1
   bucket head get address "$here/address.new" || return 1
   FLEET_HEAD=$(cat "$here/address.new")
@@ -607,11 +607,11 @@ node() {
         continue
       fi
       [ -z "$FLEET_HEAD" ] || authenticate
-      echo "the controller at $FLEET_HEAD:$FLEET_PORT does not answer"
+      echo "the Slurm controller at $FLEET_HEAD:$FLEET_PORT does not answer"
     elif [ "$began" != "$begun" ] || end_old_steps; then
       if scontrol update nodename="$FLEET_NODE" nodeaddr="$own" comment="$TPUCTL_INCARNATION" \
         availablefeatures="$ZONE" activefeatures="$ZONE"; then
-        [ "$began" = "$begun" ] || echo "node $FLEET_NODE at $own, its controller at $FLEET_HEAD"
+        [ "$began" = "$begun" ] || echo "node $FLEET_NODE at $own, its Slurm controller at $FLEET_HEAD"
         forget_drain
         start_slurmd
         begun=$began

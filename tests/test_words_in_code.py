@@ -116,7 +116,8 @@ WHERE = {
 }
 """Files in which the definition is right."""
 TYPED = {"Deployment": "deployment", "CreateBudget": "create_budget", "Loop": "loop",
-         "Notification": "notification", "Preview": "preview", "QueuedResource": "queued"}  # fmt: skip
+         "Notification": "notification", "Preview": "preview", "QueuedResource": "queued",
+         "SlurmController": "slurm_controller"}  # fmt: skip
 """Arguments and fields of a type that have one name everywhere."""
 STORED = {"sightings", "mute", "beacons", "bucket_seen", "remote_failed_since", "next_remote_at"}
 """Keys of the stored record from before its fields had their names: tests call the fields by name."""

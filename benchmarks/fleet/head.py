@@ -1,4 +1,4 @@
-"""F7 and F8: the controller is killed, and its VM is deleted with the disk, while tasks run."""
+"""F7 and F8: the Slurm controller is killed, and its VM is deleted with the disk, while tasks run."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from benchmarks.fleet.figures import Figure, load
 from benchmarks.fleet.running_fleet import RunningFleet, redone
 
 AGES = (0.5, 8.0, 20.0)
-"""Seconds that the tasks have run when the controller is killed."""
+"""Seconds that the tasks have run when the Slurm controller is killed."""
 KNOWN, COPIED, SETTLED = 300, 45.0, 60.0
 """Tasks in the queue; seconds in which its state is copied (slurm.sh keep), and in which nodes register anew."""
 
@@ -22,12 +22,13 @@ def controller_killed(fleet: RunningFleet) -> list[Figure]:
         fleet.submit(name, fleet.nodes, steps=60, every=10, pause=0.5)
         fleet.wait_for("all tasks run", lambda name=name: len(fleet.steps(name)) == fleet.nodes)
         time.sleep(age)
-        os.kill(fleet.controller(), signal.SIGKILL)
+        os.kill(fleet.slurm_controller(), signal.SIGKILL)
         killed = time.time()
         fleet.wait_for(
-            "another controller", lambda: fleet.controller() and "UP" in fleet.slurm("scontrol", "ping")
+            "another Slurm controller",
+            lambda: fleet.slurm_controller() and "UP" in fleet.slurm("scontrol", "ping"),
         )
-        answered.append(time.time() - _began(fleet.controller()))
+        answered.append(time.time() - _began(fleet.slurm_controller()))
         restarted.append(time.time() - killed)
         fleet.wait_for("all tasks are done", lambda name=name: fleet.ended(name) == fleet.nodes)
         again += len(fleet.starts(name)) - fleet.nodes
@@ -52,8 +53,8 @@ def vm_lost(fleet: RunningFleet) -> list[Figure]:
     time.sleep(COPIED)
     before = set(fleet.starts("known"))
     fleet.delete_vm()
-    deleted = fleet.wait_for("the VM's end", lambda: not fleet.controller())
-    back = fleet.wait_for("the next VM's controller", lambda: "UP" in fleet.slurm("scontrol", "ping"))
+    deleted = fleet.wait_for("the VM's end", lambda: not fleet.slurm_controller())
+    back = fleet.wait_for("the next VM's Slurm controller", lambda: "UP" in fleet.slurm("scontrol", "ping"))
     known = fleet.wait_for("all tasks are known", lambda: _queued(fleet) == KNOWN)
     time.sleep(SETTLED)
     began = set(fleet.starts("known")) - before

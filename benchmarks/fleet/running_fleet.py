@@ -140,7 +140,7 @@ class RunningFleet:
         """Return how many nodes are idle."""
         return sum(state == "idle" for state in self.states().values())
 
-    def controller(self) -> int:
+    def slurm_controller(self) -> int:
         """Return the process of slurmctld, 0 without one."""
         try:
             pid = int((self.head / "slurmctld.pid").read_text())

@@ -92,7 +92,7 @@ class SlurmModel:
         """Run the arguments of `slurm.sh`; return the output. Raise ValueError with the error output."""
         verb, *words = words
         if verb not in {"engine", "database", "head"} and not self.ran:
-            raise ValueError("this machine is no fleet's controller")
+            raise ValueError("this machine is no fleet's Slurm controller")
         found = getattr(self, f"_{verb}")(*words)
         self.schedule()
         return found or ""

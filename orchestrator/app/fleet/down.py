@@ -19,11 +19,11 @@ from orchestrator.errors import LeftoverError, TpuctlError
 from orchestrator.planning.fleet.deployments import SlurmController, node_names, node_spec
 
 
-def end_node(fleet: Fleet, name: str, controller: SlurmController) -> Down:
+def end_node(fleet: Fleet, name: str, slurm_controller: SlurmController) -> Down:
     """Delete one node, as `down` does with any deployment."""
     session = Session(
         fleet.choice, EventsOnly(fleet.reporter_of(name)),
-        node_spec(fleet.spec, name, fleet.bucket, controller), forgiving=True, lists=fleet.lists,
+        node_spec(fleet.spec, name, fleet.bucket, slurm_controller), forgiving=True, lists=fleet.lists,
     )  # fmt: skip
     return take_down(fleet.choice, session.reporter, lambda *_: None, session=session)
 

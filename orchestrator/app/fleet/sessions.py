@@ -115,7 +115,7 @@ class Fleet:
 
     @property
     def port(self) -> int:
-        """Return the controller's port."""
+        """Return the Slurm controller's port."""
         if self.choice.cloud != "local":
             return PORT
         mark = hashlib.sha256(f"{state_path('local')}/{self.spec.name}".encode()).digest()
@@ -152,9 +152,9 @@ class Fleet:
         except TpuctlError:
             return True
 
-    def node(self, name: str, controller: SlurmController, zone: str = "") -> Session:
+    def node(self, name: str, slurm_controller: SlurmController, zone: str = "") -> Session:
         """Return the session of one node, which may be in all zones of the file, or in *zone* only."""
-        spec = node_spec(self.spec, name, self.bucket, controller)
+        spec = node_spec(self.spec, name, self.bucket, slurm_controller)
         if zone:
             spec = replace(spec, tpu=replace(spec.tpu, zones=(zone,)))
         # Loops call for a long time and at once: there each node has connections of its own.
@@ -269,13 +269,15 @@ class Fleet:
                 "the VM is not listed", hint="run: tpuctl fleet up", changed="Slurm was not started"
             )
         # A recreated VM starts with the copy of Slurm's state in the bucket (slurm.sh).
-        controller = SlurmController(vm.value.internal_ip, self.port, archive)
+        slurm_controller = SlurmController(vm.value.internal_ip, self.port, archive)
         fleet_users = user_store.read_users(self.head.store)
-        slurm.start(self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, controller, fleet_users)
-        return controller
+        slurm.start(
+            self.spec.name, len(node_names(self.spec)), self.spec.tpu.zones, slurm_controller, fleet_users
+        )
+        return slurm_controller
 
-    def controller(self) -> SlurmController:
-        """Return the controller's address from bucket and VM, as far as known."""
+    def slurm_controller(self) -> SlurmController:
+        """Return the Slurm controller's address from bucket and VM, as far as known."""
         vm = observe(self.head).vm
         names = [one.name[len(SLURM) :] for one in self.head.store.list(f"{SLURM}slurm-")]
         address = vm.value.internal_ip if isinstance(vm, Present) else ""

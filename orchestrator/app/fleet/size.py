@@ -165,7 +165,7 @@ class Sizing:
         self._fleet.slurm().undrain(name)
 
     def _start(self, name: str, started_at: float, zone: str = "") -> None:
-        session = self._fleet.node(name, self._fleet.controller(), zone)
+        session = self._fleet.node(name, self._fleet.slurm_controller(), zone)
         # `down` first records that the fleet is ending, then takes each node's lease: one of us notices the other.
         last = session.records.current.node.incarnation
         if record_for_the_watch(session, started_at, lambda: bool(self._fleet.started_at())):
@@ -203,7 +203,7 @@ class Sizing:
             return
         self._watch.leave(name)
         try:
-            session = self._fleet.node(name, self._fleet.controller())
+            session = self._fleet.node(name, self._fleet.slurm_controller())
             record_for_the_watch(session, started_at, lambda: bool(self._fleet.started_at()))
         finally:
             if self._fleet.phase(name) is FleetNodePhase.UP:

@@ -53,12 +53,12 @@ def fleet_up(
     # From here on it applies to all users, and to a watch on another computer.
     user_store.write_users(fleet.head.cloud.store, users_of(fleet.spec.fleet))
     reporter.say("Starting Slurm on the VM; if it is not there yet, it is installed first")
-    controller = fleet.start_slurm()
-    reporter.say(f"Slurm's controller runs on the VM at {controller.address}:{controller.port}")
+    slurm_controller = fleet.start_slurm()
+    reporter.say(f"Slurm's controller runs on the VM at {slurm_controller.address}:{slurm_controller.port}")
     names = node_names(fleet.spec)
-    surplus = _end_surplus(fleet, names, controller)
+    surplus = _end_surplus(fleet, names, slurm_controller)
     wanted = _wanted(fleet, names)
-    sessions = {name: fleet.node(name, controller) for name in wanted}
+    sessions = {name: fleet.node(name, slurm_controller) for name in wanted}
     found = for_each(
         {name: partial(bring_up, choice, one.reporter, session=one) for name, one in sessions.items()}
     )
@@ -75,13 +75,13 @@ def fleet_up(
     return FleetUp(fleet.spec.name, fleet.bucket, up, not_up, fleet.spec.watch.on_vm, surplus)
 
 
-def _end_surplus(fleet: Fleet, names: tuple[str, ...], controller: SlurmController) -> dict[str, str]:
+def _end_surplus(fleet: Fleet, names: tuple[str, ...], slurm_controller: SlurmController) -> dict[str, str]:
     """Delete the nodes that are too many, whatever computer has brought them up; return those that stay."""
     known = fleet.known()
     others = [*known, *(name for name in fleet.in_bucket() if name not in known and fleet.there(name))]
     many = [name for name in others if name not in names]
     # One that another computer watches stays, and is named: the rest of `up` does not wait for it.
-    ends = for_each({name: partial(end_node, fleet, name, controller) for name in many})
+    ends = for_each({name: partial(end_node, fleet, name, slurm_controller) for name in many})
     return {name: message for name, end in ends.items() if (message := leftovers_of(end))}
 
 

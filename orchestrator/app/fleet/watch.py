@@ -217,8 +217,8 @@ class FleetWatch(WatchAll[Reporter]):
     def _restart_slurm(self) -> bool:
         """Install Slurm on a VM that was recreated or lacks its files; return whether it runs."""
         try:
-            controller = self._fleet.start_slurm(timeout=0.0)
+            slurm_controller = self._fleet.start_slurm(timeout=0.0)
         except TpuctlError:
             return False  # The next call reports why Slurm does not answer.
-        self._reporter.say(f"the queue is at {controller.address}:{controller.port} again")
+        self._reporter.say(f"the queue is at {slurm_controller.address}:{slurm_controller.port} again")
         return True

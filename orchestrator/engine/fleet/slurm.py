@@ -19,7 +19,7 @@ from orchestrator.scripts.shipped import remote_script
 T = TypeVar("T")
 FOLDER = "slurm"
 TIMEOUT = 90.0
-"""Seconds for one command of Slurm over SSH: a busy controller answers late."""
+"""Seconds for one command of Slurm over SSH: a busy Slurm controller answers late."""
 FETCH_TIMEOUT = 900.0
 """Seconds to install the packages, on a VM that may still boot and update its package lists."""
 _WIDTHS = {
@@ -55,10 +55,11 @@ class Slurm:
         return self._run("database", timeout=FETCH_TIMEOUT).strip().splitlines()[-1]
 
     def start(
-        self, name: str, nodes: int, zones: Sequence[str], controller: SlurmController, fleet_users: FleetUsers
+        self, name: str, nodes: int, zones: Sequence[str], slurm_controller: SlurmController,
+        fleet_users: FleetUsers,
     ) -> None:  # fmt: skip
         """
-        Start the controller and keep it running; with users or priorities, its database as well.
+        Start the Slurm controller and keep it running; with users or priorities, its database as well.
 
         *zones* are those in which nodes may be.
         """
@@ -68,8 +69,9 @@ class Slurm:
         self._put(text.encode(), f"{FOLDER}/accounts")
         settings = {
             "FLEET_DATABASE": database,
-            "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": controller.address,
-            "FLEET_PORT": controller.port, "FLEET_ENGINE": controller.archive, "FLEET_ZONES": ",".join(zones),
+            "FLEET_NAME": name, "FLEET_NODES": nodes, "FLEET_HEAD": slurm_controller.address,
+            "FLEET_PORT": slurm_controller.port, "FLEET_ENGINE": slurm_controller.archive,
+            "FLEET_ZONES": ",".join(zones),
         }  # fmt: skip
         text = "".join(f"{key}={bash_word(value)}\n" for key, value in settings.items())
         self._put(text.encode(), f"{FOLDER}/settings")

@@ -9,10 +9,10 @@ from orchestrator.domain.text.units import Duration
 OLDEST_IMAGE = "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
 """Image of the fleet's VM, as old as the TPUs' (docs/fleet.md), so that programs built there run on all nodes."""
 PORT = 6817
-"""Slurm's default port for the controller; the nodes' ports follow it."""
+"""Slurm's default port for its controller; the nodes' ports follow it."""
 FOR_EVER = Duration(10 * 365 * 86400)
 RESTARTS = 1000
-"""Failed attempts in a row after which a node's Slurm is given up; it also fails while the controller is away."""
+"""Failed attempts in a row after which a node's Slurm is given up; it fails also without Slurm's controller."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ def nodes(spec: Spec) -> int:
     return (spec.fleet or FleetSpec(0)).nodes
 
 
-def node_spec(spec: Spec, name: str, bucket: str, controller: SlurmController) -> Spec:
+def node_spec(spec: Spec, name: str, bucket: str, slurm_controller: SlurmController) -> Spec:
     """Return the deployment of one node, whose job is Slurm's node daemon."""
     variables = {
         "FLEET_NAME": spec.name, "FLEET_NODE": name, "FLEET_NODES": str(nodes(spec)),
         # No address: a recreated VM has another one, so nodes read it from the bucket.
-        "FLEET_PORT": str(controller.port), "FLEET_ENGINE": controller.archive,
+        "FLEET_PORT": str(slurm_controller.port), "FLEET_ENGINE": slurm_controller.archive,
     }  # fmt: skip
     job = JobSpec(
         # The data's name is part of the stored job: with another one `up` would restart each node.
