@@ -57,7 +57,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     start = commands.add_parser("exec", help="become another program, unless it could leave a rehearsal")
     start.add_argument("--install", action="store_true", help="foreign hosts may be reached, as by setup")
     start.add_argument("program", nargs="+", help="program and arguments; write -- before them")
-    inside = commands.add_parser("enter", help="become a shell in the job's folder, with its variables")
+    inside = commands.add_parser(
+        "enter", help="become a shell in the source folder, with the job's variables"
+    )
     inside.add_argument("line", nargs="*", help="a line to run there instead; write -- before it")
     commands.add_parser("venv", help="make a virtual environment and run a command in it: tpuctl-venv --help")
     commands.add_parser("task", help="run one task of a fleet's job; Slurm starts it")

@@ -147,7 +147,7 @@ def wire(settings: Settings, environ: Mapping[str, str], clock: Clock) -> AgentC
         end_requests=end_requests,
         save_interval=SaveIntervalTracker(settings, bucket, heartbeat, clock),
         secrets=JobSecrets(own, metadata, redactor),
-        # Event files are beside the job's saves or in its working folder.
+        # Event files are beside the job's saves or in the source folder.
         events=EventFiles([*([] if saves.in_bucket else [Path(saves.folder)]), settings.layout.current]),
         caches=caches,
         container=container,

@@ -1,4 +1,4 @@
-"""Give a person who works on the machine a shell in the job's folder, with the job's variables."""
+"""Give a person who works on the machine a shell in the source folder, with the job's variables."""
 
 from __future__ import annotations
 

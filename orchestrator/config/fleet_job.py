@@ -238,7 +238,7 @@ def _collected(document: Document) -> tuple[tuple[str, ...], str]:
     ):  # fmt: skip
         _add_finding(
             document, "collect.files", "is not a list of files that can be collected",
-            f"at most {MAX_COLLECTED} .json or .csv files of the job's folder, such as [metrics.json]",
+            f"at most {MAX_COLLECTED} .json or .csv files of the source folder, such as [metrics.json]",
         )  # fmt: skip
         return (), ""
     if into and not (isinstance(into, str) and _INTO.fullmatch(into)):

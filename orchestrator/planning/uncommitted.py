@@ -21,7 +21,7 @@ _BUCKET = "bucket"
 _PLACES = {
     "checkpoints": "in the checkpoint folder",
     "quarantine": "in the quarantine of the machine",
-    "work": "in the job's working folder",
+    "work": "in the source folder",
     "home": "in the home folder",
     _BUCKET: "in the bucket, where tpuctl looks for no saves",
 }

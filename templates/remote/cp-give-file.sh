@@ -1,5 +1,5 @@
 # Print the sha256 of the file $2, then its content; the caller refuses a file that changed in between.
-# A relative path is relative to the job's folder. Status 4 is MISSING, 6 is FOLDER in
+# A relative path is relative to the source folder. Status 4 is MISSING, 6 is FOLDER in
 # ssh/transfer/copy.py.
 set -euo pipefail
 if [ -d "$1/current" ]; then cd "$1/current"; else cd "$1"; fi

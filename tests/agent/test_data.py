@@ -71,7 +71,7 @@ def test_the_job_starts_with_all_data_in_its_place(lab: AgentLab) -> None:
 
 
 def test_a_task_has_the_data_of_its_job(lab: AgentLab) -> None:
-    """All tasks of a job of a fleet have the same, which lies in the folder of the job."""
+    """All tasks of a job of a fleet have the same, which lies below the job's prefix in the bucket."""
     bundle = put_data(lab)
     for name in [f"{BUNDLES}{bundle}.tar.gz", *lab.names(DATA)]:
         lab.put(f"jobs/s/{name}", lab.read(name))

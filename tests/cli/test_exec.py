@@ -105,7 +105,7 @@ def test_one_word_is_a_command_line_for_ssh_as_for_exec(cloud, tmp_path, command
 
 
 def test_a_file_is_copied_whole_and_verified_or_not_at_all(cloud, tmp_path, monkeypatch):
-    """To the folder of the job and back; what is missing there leaves the file here as it was."""
+    """To the source folder and back; what is missing there leaves the file here as it was."""
     (tmp_path / "big.bin").write_bytes(bytes(range(256)) * 9000)
     (tmp_path / "empty").touch()
     assert cloud("cp", "--worker", "1", "big.bin", ":")[0] == 0

@@ -76,7 +76,7 @@ def test_what_is_wrong_in_a_list_is_named_by_its_line(tmp_path, rows, findings):
 
 
 def test_files_to_collect_are_named_with_their_table(tmp_path):
-    """They stay within the job's folder."""
+    """They stay within the source folder."""
     text = "name: a\ncollect: {files: [metrics.json, out/log.csv], into: r.csv}\njob: {command: x}\n"
     job = job_of(tmp_path, text)
     assert (job.collect, job.into) == (("metrics.json", "out/log.csv"), "r.csv")

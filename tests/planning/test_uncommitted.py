@@ -121,7 +121,7 @@ def test_of_a_job_without_steps_nothing_is_said_to_be_lost(folder, text):
 
 
 def test_a_save_elsewhere_is_named_with_its_reason():
-    """The format is not to blame for a file in the working folder."""
+    """The format is not to blame for a file in the source folder."""
     whole = {"uncommitted": "checkpoint-20/model.safetensors", "uncommitted_place": "checkpoints"}
     alone = heartbeat(uncommitted_state="not resumable", **whole)
     assert "it is whole, but" in uncommitted_text(spec().job.checkpoint, [alone])
@@ -152,7 +152,7 @@ def test_a_save_elsewhere_is_named_with_its_reason():
         ),
         (
             {"uncommitted": "out/a.pt", "uncommitted_place": "work"},
-            "out/a.pt is in the job's working folder, ",
+            "out/a.pt is in the source folder, ",
         ),
         ({"uncommitted": "a.pt", "uncommitted_place": "new"}, "a.pt is on the machine, but in no checkpoint"),
         ({}, ""),

@@ -65,7 +65,7 @@ def newest_but(
 
 
 def going_back_text(attempt: Attempt, folder: str) -> str:
-    """Return which checkpoints an attempt skips, "" for none; *folder* is the job's folder in the bucket."""
+    """Return which checkpoints an attempt skips, "" for none; *folder* is the job's prefix in the bucket."""
     if not attempt.suspects:
         return ""
     steps = " and ".join(str(step) for step, _ in attempt.suspects)

@@ -72,7 +72,7 @@ def find_uncommitted(
     """
     Return the files that no commit contains, newest first, and those that cannot be uploaded. Raise OSError.
 
-    In the checkpoint folder that is everything but steps up to *committed*; in the working folder and *home*
+    In the checkpoint folder that is everything but steps up to *committed*; in the source folder and *home*
     it is files that look like a save and are newer than *since*. If nothing is committed, the quarantine
     counts too.
     """
@@ -112,7 +112,7 @@ def _roots(
         return state.st_mtime >= since - EARLIER and known
 
     def maybe_a_save(name: str, state: os.stat_result) -> bool:
-        # Once the bucket has a checkpoint, guesses in the working folder are not worth uploading.
+        # Once the bucket has a checkpoint, guesses in the source folder are not worth uploading.
         last = name.rpartition("/")[2]
         guess = committed is None and state.st_mtime >= since - EARLIER
         return a_save(name, state) or (guess and (checkpoint_like(last) or _is_model(last, state.st_size)))
@@ -125,7 +125,7 @@ def _roots(
 
 
 def _is_model(name: str, size: int) -> bool:
-    """Return whether a text file in the working folder may be a model, such as xgboost's `model.json`."""
+    """Return whether a text file in the source folder may be a model, such as xgboost's `model.json`."""
     return size > LARGE and name.lower().endswith((".json", ".txt")) and maybe_save(name, size)
 
 

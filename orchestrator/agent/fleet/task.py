@@ -242,7 +242,7 @@ def _prepare(layout: Layout, start: Mapping[str, Union[str, int]]) -> None:
 
 
 def _files(settings: Settings, environ: Mapping[str, str]) -> _Files:
-    """Return the possible places of TPUCTL_COLLECT's files: the job's folder, then its checkpoint folder."""
+    """Return the possible places of TPUCTL_COLLECT's files: the source folder, then its checkpoint folder."""
     folders = [settings.layout.current]
     if not settings.checkpoints.in_bucket:
         folders.append(Path(settings.checkpoints.folder))

@@ -40,7 +40,7 @@ def open_shell(
     """
     Run a shell, or the command *words*, on a worker or the VM at this terminal; return its exit status.
 
-    It runs in the job's folder with the job's variables; with *home*, or without a job, in the login's home.
+    It runs in the source folder with the job's variables; with *home*, or without a job, in the login's home.
     """
     session = Session(choice, reporter)
     host = the_vm(session) if on_vm else worker_host_of(session, worker)

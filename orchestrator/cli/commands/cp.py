@@ -29,7 +29,7 @@ def command(
     Copy a file or a folder to or from a machine, where its path begins with `:`, `w1:` or `vm:`.
 
     For example `tpuctl cp notes.txt :data/`, `tpuctl cp -r vm:results .` and `tpuctl cp --worker all :run.log
-    logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the job's folder. The copy gets
+    logs`, which makes logs/w0, logs/w1, ... A relative path there starts at the source folder. The copy gets
     its name only when it is complete. A file replaces an existing one. A folder replaces nothing: it goes into
     an existing target folder under its own name.
     """

@@ -45,7 +45,7 @@ class FolderKind(enum.Enum):
     """
     The kind of folder in which a file lay; the value is the first folder of its name.
 
-    QUARANTINE is where doubtful checkpoints are moved, WORK the job's working folder, HOME its home.
+    QUARANTINE is where doubtful checkpoints are moved, WORK the source folder, HOME the job's home.
     """
 
     CHECKPOINTS = "checkpoints"
