@@ -68,7 +68,7 @@ SAY_INSTEAD = {
     r"solid and dashed in turn": "every second line is dashed",
     r"last renewed [\d{]": "last sign of life 2 s ago",
     r"only by the next tpuctl command": "else the next tpuctl command deletes the machines",
-    r"limit on creates from this computer": "tpuctl's own limit on creates",
+    r"\blimit (on|of) creates\b": "create budget",
     r"the agent restarted": "new code was installed",
     r"; checks again ": "the watcher checks again",
     # And their kind.

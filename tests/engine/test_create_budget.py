@@ -100,7 +100,7 @@ def test_two_deployments_keep_their_distance_in_one_zone(tmp_path):
     result = two.one_pass()
     assert creates(one)
     assert creates(two) == []
-    assert "TPU: next try in 5 s, by tpuctl's own limit on creates (docs/zones.md)" in result.plan.waiting
+    assert "TPU: next try in 5 s, by tpuctl's own create budget (docs/zones.md)" in result.plan.waiting
     assert 0 < result.plan.wake_in <= ZONE_PAUSE
     lab.wait(ZONE_PAUSE)
     two.one_pass()

@@ -171,6 +171,7 @@ RETIRED = {
     "Catalogue": "BucketCheckpoints; a Catalog is of TPU types",
     "catalogue": "checkpoints, catalog",
     "Controller": "SlurmController; a controller is a tpuctl that decides",
+    "Ledger": "CreateBudgetContent; create budget has one name",
     "claim_record": "take_record; a claim is a race's or a fleet task's",
     "claimed": "assigned, committed; a claim is a race's or a fleet task's",
     "dead": "process_ended",

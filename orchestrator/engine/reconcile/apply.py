@@ -65,7 +65,7 @@ class Actor:
         Resources of different kinds are changed in parallel, those of one kind in order. The first VM is
         created before the first TPU: if the VM is refused for good, no TPU is billed beside it.
         """
-        # The budget is taken here and not when planning, because another deployment may have used it since.
+        # The create budget is taken here and not when planning, because another deployment may have used it since.
         changes = [change for change in plan.changes if not self._held(change)]
         # From here on a kill at any line is safe: the record lists everything that may exist.
         self._intend(changes)

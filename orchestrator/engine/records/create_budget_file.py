@@ -15,7 +15,7 @@ from orchestrator.planning.tpu.create_budget import (
     A_MINUTE,
     MAX_A_MINUTE,
     SHARED,
-    Ledger,
+    CreateBudgetContent,
     free_at,
     with_create,
     with_stockout,
@@ -34,7 +34,7 @@ def limit_of(environ: Mapping[str, str]) -> int:
 
 
 class CreateBudgetFile:
-    """Share the ledger in the file *path* with other processes; an unreadable file counts as empty."""
+    """Share the create budget in the file *path* with other processes; an unreadable file counts as empty."""
 
     def __init__(self, path: Path, limit: int | None = None) -> None:
         self._path = path
@@ -42,19 +42,19 @@ class CreateBudgetFile:
 
     def pauses(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
         """Return until when zones pause, in seconds since the epoch; zones that are free are left out."""
-        ledger = self._read()
-        times = {zone: free_at(ledger, zone, now, self._limit) for zone in zones}
+        content = self._read()
+        times = {zone: free_at(content, zone, now, self._limit) for zone in zones}
         return {zone: at for zone, at in times.items() if at > now}
 
     def take(self, zone: str, now: float) -> float:
         """Take one create in *zone* and return 0, or return until when the zone pauses and take none."""
         with self._locked():
-            ledger = self._read()
-            until = free_at(ledger, zone, now, self._limit)
-            # Checked again under the lock: another process may have used the budget since the plan was made.
+            content = self._read()
+            until = free_at(content, zone, now, self._limit)
+            # Checked again under the lock: another process may have used the create budget since the plan was made.
             if until > now:
                 return until
-            self._write(with_create(ledger, zone, now))
+            self._write(with_create(content, zone, now))
         return 0.0
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
@@ -72,7 +72,7 @@ class CreateBudgetFile:
     def _locked(self) -> "_Locked":
         return _Locked(self._path.with_suffix(".lock"))
 
-    def _read(self) -> Ledger:
+    def _read(self) -> CreateBudgetContent:
         try:
             body = json.loads(self._path.read_bytes())
             creates = tuple((float(at), str(zone)) for at, zone in body["creates"])
@@ -81,13 +81,13 @@ class CreateBudgetFile:
                 for zone, tpu_type, since, at in body["stockouts"]
             )
         except (OSError, ValueError, KeyError, TypeError):
-            return Ledger()
-        return Ledger(creates, stockouts)
+            return CreateBudgetContent()
+        return CreateBudgetContent(creates, stockouts)
 
-    def _write(self, ledger: Ledger) -> None:
-        rows = [[p.zone, p.type, p.out_since, p.out_at] for p in ledger.stockouts]
-        body = {"schema": 1, "creates": [list(create) for create in ledger.creates], "stockouts": rows}
-        with suppress(DiskError):  # a lost ledger costs refused calls, no money
+    def _write(self, content: CreateBudgetContent) -> None:
+        rows = [[p.zone, p.type, p.out_since, p.out_at] for p in content.stockouts]
+        body = {"schema": 1, "creates": [list(create) for create in content.creates], "stockouts": rows}
+        with suppress(DiskError):  # a lost create budget costs refused calls, no money
             write_private(self._path, json.dumps(body).encode())
 
 

@@ -15,7 +15,7 @@ from orchestrator.domain.machines.capacity import CapacityHistory, ZoneHistory
 A_MINUTE, MAX_A_MINUTE = 60, 91
 """Creates a minute, by default and at most."""
 MINUTE, ZONE_PAUSE = 60.0, 5.0
-"""Window of the budget, and shortest time between two creates in one zone, in seconds."""
+"""Window of the create budget, and shortest time between two creates in one zone, in seconds."""
 SHARED = 3600.0
 """Seconds for which a stockout that one deployment has met counts for the others."""
 
@@ -37,7 +37,7 @@ class CreateBudget(Protocol):
 
 
 class Unlimited:
-    """A budget without a limit, shared with no other deployment."""
+    """A create budget without a limit, shared with no other deployment."""
 
     def pauses(self, zones: Sequence[str], now: float) -> Mapping[str, float]:
         """Return nothing: no zone ever pauses."""
@@ -48,7 +48,7 @@ class Unlimited:
         return 0.0
 
     def refused(self, zone: str, tpu_type: str, at: float) -> None:
-        """Do nothing, because no other deployment shares this budget."""
+        """Do nothing, because no other deployment shares this create budget."""
 
     def stockouts(self, tpu_type: str, now: float) -> CapacityHistory:
         """Return nothing: no other deployment shares its stockouts."""
@@ -56,34 +56,34 @@ class Unlimited:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class CreateBudgetContent:
     """The creates of the last minute as (time, zone), and the stockouts of the last hour."""
 
     creates: tuple[tuple[float, str], ...] = ()
     stockouts: CapacityHistory = field(default_factory=tuple)
 
 
-def free_at(ledger: Ledger, zone: str, now: float, limit: int) -> float:
+def free_at(content: CreateBudgetContent, zone: str, now: float, limit: int) -> float:
     """Return the earliest time for the next create in *zone*, 0 if it is allowed now."""
     # Times in the future are ignored: a clock that was wrong must not hold creates back for hours.
-    recent = sorted(at for at, _ in ledger.creates if now - MINUTE < at <= now)
+    recent = sorted(at for at, _ in content.creates if now - MINUTE < at <= now)
     times = [recent[-limit] + MINUTE] if len(recent) >= limit else []
     times += [
-        at + ZONE_PAUSE for at, where in ledger.creates if where == zone and at <= now < at + ZONE_PAUSE
+        at + ZONE_PAUSE for at, where in content.creates if where == zone and at <= now < at + ZONE_PAUSE
     ]
     return max(times, default=0.0)
 
 
-def with_create(ledger: Ledger, zone: str, now: float) -> Ledger:
-    """Return the ledger with one more create and without expired ones."""
-    recent = tuple((at, where) for at, where in ledger.creates if now - MINUTE < at <= now)
-    return Ledger((*recent, (now, zone)), ledger.stockouts)
+def with_create(content: CreateBudgetContent, zone: str, now: float) -> CreateBudgetContent:
+    """Return the create budget with one more create and without expired ones."""
+    recent = tuple((at, where) for at, where in content.creates if now - MINUTE < at <= now)
+    return CreateBudgetContent((*recent, (now, zone)), content.stockouts)
 
 
-def with_stockout(ledger: Ledger, zone: str, tpu_type: str, at: float) -> Ledger:
-    """Return the ledger with a stockout; one within an hour of another extends it."""
-    recent = tuple(p for p in ledger.stockouts if at - SHARED < p.out_at <= at)
+def with_stockout(content: CreateBudgetContent, zone: str, tpu_type: str, at: float) -> CreateBudgetContent:
+    """Return the create budget with a stockout; one within an hour of another extends it."""
+    recent = tuple(p for p in content.stockouts if at - SHARED < p.out_at <= at)
     known = next((p for p in recent if (p.zone, p.type) == (zone, tpu_type)), None)
     one = ZoneHistory(zone, tpu_type, known.out_since if known else at, at)
     others = tuple(p for p in recent if (p.zone, p.type) != (zone, tpu_type))
-    return Ledger(ledger.creates, (*others, one))
+    return CreateBudgetContent(content.creates, (*others, one))

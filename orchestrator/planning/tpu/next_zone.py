@@ -189,7 +189,7 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     pause = world.create_pauses.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if pause > max(0.0, gate):
-        limit = "by tpuctl's own limit on creates (docs/zones.md)"
+        limit = "by tpuctl's own create budget (docs/zones.md)"
         return Decision(wait=Wait("TPU: next try", pause, limit), wake_in=pause, rule=LoopRule.TPU_CREATE)
     if gate <= 0:
         return None
