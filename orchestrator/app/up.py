@@ -30,12 +30,13 @@ from orchestrator.domain.observation import Absent, Present, VmState
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import MAKING, FailedChange, Kind, Outcome, Plan, Verb
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.deployment import Deployment, any_plan
 from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT, Loop
 from orchestrator.engine.outcome_errors import raise_hopeless, raise_outcome, raise_stockout
 from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
-from orchestrator.planning.deployment_state import resuming_command
+from orchestrator.planning.deployment_state import deployment_state, resuming_command
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
@@ -69,7 +70,7 @@ class Goal(Enum):
 @dataclass(frozen=True)
 class Up:
     """
-    The result of `up`: the number of changes, and the outcome if the deployment had already ended.
+    The result of `up`: the number of changes, the state, and the outcome if the deployment had already ended.
 
     *drift* lists differences between machines and file. *on_vm* means that the loop now runs on the VM.
     """
@@ -77,6 +78,7 @@ class Up:
     name: str
     bucket: str
     changes: int
+    state: DeploymentState
     outcome: Outcome | None
     message: str
     drift: tuple[str, ...]
@@ -172,13 +174,13 @@ def bring_up(
         _build_and_record(session, approved, sets, bucket_first=bucket_first)
         loop = session.loop(said.judge, only, outage_timeout=OUTAGE_TIMEOUT)
         result = pass_until(
-            goal.reached, loop, session.deployment, reporter, count, session.notifier.take_pass,
-            wait=options.wait,
+            goal.reached, loop, session.deployment, reporter, count, session.notifier.take_pass, wait=options.wait,
             # The plan's waiting items are about to be adopted, so they are not reported.
             tells=goal is not Goal.BUCKET_AND_VM,
         )  # fmt: skip
+    state = deployment_state(session.spec, result.world, session.records.current, result.plan, watched=False)
     return Up(
-        session.spec.name, session.blueprint.bucket, changes, result.plan.outcome, result.plan.message,
+        session.spec.name, session.blueprint.bucket, changes, state, result.plan.outcome, result.plan.message,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
     )  # fmt: skip
 
@@ -389,8 +391,7 @@ def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
     if failure.error.retry in {Retry.PERMANENT, Retry.QUOTA}:
         failed = [f.change for f in result.failures]
         made = [c for c in result.plan.changes if c.verb is Verb.CREATE and c not in failed]
-        machines = [(c.kind, c.name) for c in made if c.kind in {Kind.NODE, Kind.VM}]
-        vm = result.world.vm
+        vm, machines = result.world.vm, [(c.kind, c.name) for c in made if c.kind in {Kind.NODE, Kind.VM}]
         if isinstance(vm, Present) and (Kind.VM, vm.value.name) not in machines:
             machines.append((Kind.VM, vm.value.name))
         if machines:

@@ -89,7 +89,7 @@ def test_a_plan_is_carried_out_as_it_is_or_not_at_all(folder, start, capsys, mon
     (folder / "src" / "more.py").unlink()
 
     code, done = run(capsys, "up", "p.json")
-    assert (code, done["outcome"]) == (0, "running")
+    assert (code, done["state"]) == (0, "running")
     code, refused = run(capsys, "up", "p.json")
     assert (code, refused["code"], refused["changed"]) == (1, "TPU-410", "nothing was changed")
     assert "bucket: was absent, is in us-east5" in refused["message"]

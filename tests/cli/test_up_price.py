@@ -138,6 +138,8 @@ def test_bucket_and_vm_alone_have_its_own_price(user):
     lines = user.run("plan", "--offline", "--json").document["price"]["lines"]
     hour = sum(line["billed_usd"] for line in lines if line["what"].startswith("VM"))
     assert f"Price: {hour:.4f} USD an hour" in said.err
+    again = user.run("up", "--no-tpu", "--json").document
+    assert again["state"] == "no-tpu", "what runs is not said of a deployment without a TPU"
 
 
 def test_an_unknown_price_is_not_taken_for_zero(cloud, monkeypatch):

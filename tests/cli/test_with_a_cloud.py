@@ -152,7 +152,7 @@ def test_the_life_of_a_deployment_in_words(cloud, folder, monkeypatch):
     assert document(cloud("exec", "--json", "true")[1])["code"] == "TPU-131"
 
     code, out, err = cloud("up", "--json")
-    assert (code, document(out)["outcome"]) == (0, "running"), err
+    assert (code, document(out)["state"]) == (0, "running"), err
     assert re.search(r"^\d\d:\d\d:\d\d  Creating TPU mine-tpu-g1 .* in europe-west4-b", err, re.MULTILINE)
     assert "\x1b" not in err
     same = "no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: tpuctl watch\n"

@@ -120,7 +120,7 @@ KINDS: Mapping[str, Any] = {
     },
     "config": {"file": str, "settings": [{"setting": str, "value": object, "origin": str}]},
     "check": {"name": str, "python": str, **_FINDINGS},
-    "up": {"name": str, "bucket": str, "changes_count": int, "outcome": str},
+    "up": {"name": str, "bucket": str, "changes_count": int, "state": str},
     "watch": {"outcome": str, "message": str, "summary": _SUMMARY},
     "fleet-up": {
         "name": str, "bucket": str, "nodes_up": [str], "nodes_not_up": table(str), "nodes_surplus": table(str),

@@ -14,8 +14,8 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
     for text in done.drift:
         say(f"{text}.", style="yellow")
     if as_json:
-        outcome = done.outcome.value if done.outcome else "running"
-        body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "outcome": outcome}
+        state = done.state.value
+        body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "state": state}
         print_json("up", body)
     elif done.outcome is not None:
         say(f"nothing to do: the job is done ({done.message}). {after_done(done.message)}")
