@@ -108,7 +108,7 @@ def recording():
     merge(one.answered, {"name": ["string"], "state": ["CREATING", "READY"], "port": ["number"]})
     found.entries["tpu", "GET /v2/nodes/{}", 200] = one
     found.entries["refusals", "POST /v2/nodes", 400] = no
-    found.stages["tpu"] = {"outcome": "ok", "duration_s": 20.0, "proves": "x"}
+    found.stages["tpu"] = {"result": "ok", "duration_s": 20.0, "proves": "x"}
     found.machines["vm"] = {"cron": "no"}
     return found
 
@@ -153,7 +153,7 @@ def changed(what):
     elif what == "other image":
         theirs.machines["vm"]["cron"] = "yes"
     elif what == "failed stage":
-        theirs.stages["tpu"]["outcome"] = "failed"
+        theirs.stages["tpu"]["result"] = "failed"
     else:
         theirs.stages["tpu"]["duration_s"] = 400.0
     return theirs
@@ -198,8 +198,8 @@ def test_the_smallest_type_beyond_a_limit_is_of_the_same_quota():
 def test_a_step_that_was_skipped_is_no_difference(one, other):
     """A project without a limit cannot show its refusal; a stage that failed is reported all the same."""
 
-    def ended(outcome):
-        return Recording({}, stages={"quota": {"outcome": outcome}})
+    def ended(result):
+        return Recording({}, stages={"quota": {"result": result}})
 
     assert differences(ended(one), ended(other)) == []
     assert [found.topic for found in differences(ended("failed"), ended("ok"))] == [Topic.STATUS]

@@ -82,8 +82,8 @@ def _statuses(recorded: Recording, here: Recording) -> Iterator[Difference]:
             where = " ".join(place)
             yield Difference(Topic.STATUS, where, _numbers(theirs[place]), _numbers(ours[place]))
     for stage in recorded.stages.keys() | here.stages.keys():
-        one = str(recorded.stages.get(stage, {}).get("outcome", "not run"))
-        other = str(here.stages.get(stage, {}).get("outcome", "not run"))
+        one = str(recorded.stages.get(stage, {}).get("result", "not run"))
+        other = str(here.stages.get(stage, {}).get("result", "not run"))
         # A skipped stage proves nothing; the stage that made it impossible reports why.
         if one != other and "skipped" not in (one, other):
             yield Difference(Topic.STATUS, f"stage {stage}", one, other)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SCHEMA = 1
-_STORED = {"duration_s": "seconds"}
+_STORED = {"duration_s": "seconds", "result": "outcome"}
 """Facts about a stage that have another key in the file, which also calls a stage a step."""
 
 
@@ -45,7 +45,7 @@ class Recording:
     def lines(self) -> list[dict[str, Any]]:
         """Return the recording as the JSON lines of its file."""
         found: list[dict[str, Any]] = [{"schema": SCHEMA, **self.head}]
-        found += [{"step": name, **_renamed(outcome, _STORED)} for name, outcome in self.stages.items()]
+        found += [{"step": name, **_renamed(stage, _STORED)} for name, stage in self.stages.items()]
         found += [{"machine": name, "facts": facts} for name, facts in self.machines.items()]
         for (stage, call, status), one in self.entries.items():
             found.append(

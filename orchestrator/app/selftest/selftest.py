@@ -60,7 +60,7 @@ class SelfTested:
         """Return whether a stage failed or anything but a time differs from the recording."""
         stages = self.test.recording.stages.values()
         different = any(one.topic is not Topic.TIME for one in self.differences or ())
-        return different or any(stage["outcome"] not in {"ok", "skipped"} for stage in stages)
+        return different or any(stage["result"] not in {"ok", "skipped"} for stage in stages)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as in `--json`."""

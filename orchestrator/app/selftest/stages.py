@@ -187,23 +187,23 @@ class SelfTest:
 
     def _stage(self, name: str, proves: str, needs: str, stage: Callable[[], None]) -> None:
         clock = self.session.clock
-        began, outcome = clock.monotonic(), "ok"
-        if needs and self.recording.stages.get(needs, {}).get("outcome") != "ok":
-            outcome = "skipped"
+        began, result = clock.monotonic(), "ok"
+        if needs and self.recording.stages.get(needs, {}).get("result") != "ok":
+            result = "skipped"
         elif began >= self._ends:
-            outcome = "late"
+            result = "late"
         else:
             self.say(f"\n== {name}: {proves}", style="title")
             try:
                 stage()
             except StageSkipError as skipped:
                 self.say(f"{name}: left out, {skipped}")
-                outcome = "skipped"
+                result = "skipped"
             except (StageError, TpuctlError) as error:
                 self.say(f"{name}: {error}", style="bad")
-                outcome = "failed"
+                result = "failed"
         self.recording.stages[name] = {
-            "outcome": outcome, "duration_s": round(clock.monotonic() - began, 1), "proves": proves,
+            "result": result, "duration_s": round(clock.monotonic() - began, 1), "proves": proves,
         }  # fmt: skip
 
     def _do(self, *words: str) -> None:
@@ -336,7 +336,7 @@ class SelfTest:
         take_down(self.folder, self.cloud, self._run_command)
         leftovers = self._leftovers(self._new_session(), bucket)
         self.recording.stages["down"] = {
-            "outcome": "failed" if leftovers else "ok", "duration_s": round(clock.monotonic() - began, 1),
+            "result": "failed" if leftovers else "ok", "duration_s": round(clock.monotonic() - began, 1),
             "proves": "nothing is left",
         }  # fmt: skip
         return leftovers

@@ -304,7 +304,7 @@ KINDS: Mapping[str, Any] = {
     },
     "selftest": {
         "name": str, "cloud": str, "leftovers": [str], "interrupted": bool,
-        "stages": table({"outcome": str, "duration_s": float, "proves": str}),
+        "stages": table({"result": str, "duration_s": float, "proves": str}),
         "differences": maybe([{"topic": str, "where": str, "recorded": str, "here": str}]),
     },
     "doctor": {

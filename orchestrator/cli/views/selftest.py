@@ -31,9 +31,9 @@ def show_stages(done: SelfTested) -> None:
     """Print a line for each stage."""
     say("")
     for name, stage in done.test.recording.stages.items():
-        text = f"  {stage['outcome']:<8} {name:<12} {stage['duration_s']:>7.1f} s  {stage['proves']}"
+        text = f"  {stage['result']:<8} {name:<12} {stage['duration_s']:>7.1f} s  {stage['proves']}"
         styles = {"ok": "", "failed": "bold red"}
-        say(text, style=styles.get(stage["outcome"], "yellow"))
+        say(text, style=styles.get(stage["result"], "yellow"))
 
 
 def offer_recording(done: SelfTested, file: Path, *, yes: bool, err: bool) -> None:
