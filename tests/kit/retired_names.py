@@ -124,7 +124,7 @@ RETIRED = {
     "Status": "HeartbeatContent; a status is a deployment's, or Compute Engine's of a VM",
     "Queued": "SlurmTask; queued is a resource",
     "hand_over": "start_on_vm",
-    "take_back": "end_on_vm",
+    "take_back": "stop_on_vm",
     "_hand_over": "what is done",
     "HAND_OVER": "WATCH_ON_VM",
     "Moved": "LoopOnVm",
@@ -294,6 +294,7 @@ RETIRED = {
     "share_in": "granted_fraction_in",
     "SHARE": "TASK_PART; `share.json` is the stored name",
     "DeadlineRate": "HourlyCost",
+    "end_on_vm": "stop_on_vm, as its option --stop",
     "PushOutcome": "PushResult; an outcome is of a deployment or an attempt",
 }
 """Classes, functions, arguments and fields that have another name now; a local variable may have any."""

@@ -10,7 +10,7 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.down import Down, take_down
 from orchestrator.app.fleet.sessions import EventsOnly, Fleet, for_each
-from orchestrator.app.loop.on_vm import end_on_vm
+from orchestrator.app.loop.on_vm import stop_on_vm
 from orchestrator.app.machines.workers import observe
 from orchestrator.domain.observation import Present
 from orchestrator.emulator.control import stop_if_idle
@@ -94,7 +94,7 @@ def _end_loop(fleet: Fleet) -> None:
     """Stop the loop on the VM first, since it would hold each node's lease for a moment; report a failure."""
     if fleet.spec.watch.on_vm and isinstance(observe(fleet.head).vm, Present):
         try:
-            end_on_vm(fleet.choice, fleet.reporter, fleet.head)
+            stop_on_vm(fleet.choice, fleet.reporter, fleet.head)
         except TpuctlError as error:
             fleet.reporter.say(f"the loop on the VM was not asked to end: {error.message}", style="warning")
 

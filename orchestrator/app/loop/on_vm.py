@@ -1,4 +1,4 @@
-"""Start the loop of `tpuctl watch` on the VM, and end it there."""
+"""Start the loop of `tpuctl watch` on the VM, and stop it there."""
 
 import math
 from collections.abc import Sequence
@@ -73,7 +73,7 @@ def start_on_vm(
     return LoopOnVm(host.name, running=True, changes=1, digest=packed.digest)
 
 
-def end_on_vm(choice: Choice, reporter: Reporter, session: Session | None = None) -> LoopOnVm:
+def stop_on_vm(choice: Choice, reporter: Reporter, session: Session | None = None) -> LoopOnVm:
     """Stop the loop on the VM of *session*, or of the file's deployment, and keep cron from restarting it."""
     session = session or Session(choice, reporter)
     host, before = _contact(session)

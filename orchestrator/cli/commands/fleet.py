@@ -85,9 +85,9 @@ def status(choice: Choice) -> None:
 @command.command("watch", cls=Command, short_help="Replace preempted nodes, and let their tasks run again.")
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
-@click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
+@click.option("--stop", is_flag=True, help="With --on-vm: stop the loop on the VM.")
 @click.option("--loop", is_flag=True, hidden=True, help="Be the loop on the VM.")
-@needs("--stop", "--on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+@needs("--stop", "--on-vm", hint="to stop a watch in a terminal, press Ctrl-C there")
 def watch(choice: Choice, on_vm: bool, stop: bool, loop: bool) -> None:
     """
     Keep the fleet alive: replace preempted nodes, queue their tasks again, until Ctrl-C or the end of the budget.

@@ -9,7 +9,7 @@ from orchestrator.cli.options import Command, acts_on_name, deployment_options, 
 @click.command("watch", cls=Command)
 @deployment_options
 @click.option("--on-vm", is_flag=True, help="Start the loop on the VM, and exit. Needs watch.on_vm.")
-@click.option("--stop", is_flag=True, help="With --on-vm: end the loop on the VM.")
+@click.option("--stop", is_flag=True, help="With --on-vm: stop the loop on the VM.")
 @click.option(
     "--metrics", type=click.IntRange(1, 65535), metavar="PORT", help="Serve metrics at 127.0.0.1:PORT."
 )
@@ -20,7 +20,7 @@ from orchestrator.cli.options import Command, acts_on_name, deployment_options, 
     "--all", ("NAME", "--file", "--set", "--on-vm", "--metrics"),
     hint="--all watches what is up; run: tpuctl watch --all",
 )  # fmt: skip
-@needs("--stop", "--on-vm", hint="to end a watch in a terminal, press Ctrl-C there")
+@needs("--stop", "--on-vm", hint="to stop a watch in a terminal, press Ctrl-C there")
 def command(
     choice: Choice,
     on_vm: bool,

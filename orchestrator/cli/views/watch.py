@@ -65,6 +65,6 @@ def show_on_vm(found: LoopOnVm, *, as_json: bool, command: str) -> None:
     elif found.changes:
         say(f"the loop runs on {found.vm}; this computer is not needed any more", style="green")
         talk(f"  next:  {command.removesuffix('watch')}status, logs and down work from anywhere")
-        talk(f"         end it there: {command} --on-vm --stop")
+        talk(f"         stop it there: {command} --on-vm --stop")
     else:
         say(f"no changes: the loop runs on {found.vm}")
