@@ -11,6 +11,7 @@ from orchestrator.app.cost import breakdown_of
 from orchestrator.app.deployment.earlier_costs import keep_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
+from orchestrator.app.this_computer.process_lock import refuse_if_busy
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
@@ -102,6 +103,7 @@ def take_down(
     end_expired(session)
     goes = False
     with leaving(lambda: GOING if goes else NOTHING_GOES, "tpuctl down"):
+        refuse_if_busy(session.folder, session.holder)
         if take_over is None:
             session.lease.refuse_if_held()
         # Before the lease: a watch goes on and keeps the job alive until the user has agreed.

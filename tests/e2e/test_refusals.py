@@ -16,7 +16,7 @@ ZONES = ("europe-west4-b", "europe-west4-a")
 QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
 REFUSALS = {
     "stockout in all zones": (["--stockout", ZONES[0], "--stockout", ZONES[1]], 4, "tpuctl watch"),
-    "no quota": ([f"--quota={QUOTA}@{zone}=0" for zone in ZONES], 4, "quota"),
+    "no quota": ([f"--quota={QUOTA}@{zone}=0" for zone in ZONES], 4, "TPU-350"),
     "permission denied": (["--deny", "tpu.nodes.create"], 3, "tpu.nodes.create"),
     "API disabled": (["--disable-api", "tpu.googleapis.com"], 3, "gcloud services enable tpu.googleapis.com"),
     "bucket name taken": (["--taken-bucket", "taken-name"], 3, "bucket.name"),

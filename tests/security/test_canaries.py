@@ -156,10 +156,10 @@ def test_no_secret_is_anywhere_but_in_secret_manager(lab):
         address = f"{url}/{HOOK}"
         lab.environment["HOOK"] = address
         use_all(lab, values, {**values, "HOOK": HOOK})
-    events = [body["event"] for body in reported]
+    events = [body["kind"] for body in reported]
     assert events == ["up", "preempted", "resumed", "done"]
     assert len({body["id"] for body in reported}) == 4
-    assert json.loads((lab.folder / "told").read_bytes())["event"] == "done"
+    assert json.loads((lab.folder / "told").read_bytes())["kind"] == "done"
 
 
 def let_go(lab, step: int) -> None:

@@ -26,8 +26,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         # The system releases it when the process dies, so a killed command needs no clean-up.
         lock.acquire(timeout=0)
     except Timeout:
-        # The note may be the previous holder's, as it is written after locking; it is only displayed.
-        holder = Holder.from_json(note.read_bytes() if note.exists() else b"")
+        holder = _last_holder(folder)
         # A yielding holder looks for wishes in the bucket only, where those of other computers are, too.
         if me.command not in holder.yields:
             raise _busy(holder) from None
@@ -42,6 +41,24 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         yield
     finally:
         lock.release()
+
+
+def refuse_if_busy(folder: Path, me: Holder) -> None:
+    """Raise LeaseHeldError if a process of this computer has the lock and does not yield to *me*; hold nothing."""
+    private_folder(folder)
+    try:
+        with FileLock(folder / "lock", timeout=0, thread_local=False):
+            return
+    except Timeout:
+        holder = _last_holder(folder)
+        if me.command not in holder.yields:
+            raise _busy(holder) from None
+
+
+def _last_holder(folder: Path) -> Holder:
+    """Return who has written last that it holds the lock: after a Timeout that may be the previous holder."""
+    note = folder / "holder"
+    return Holder.from_json(note.read_bytes() if note.exists() else b"")
 
 
 def _busy(holder: Holder) -> LeaseHeldError:
