@@ -71,7 +71,7 @@ def test_what_is_remembered_of_a_zone_counts_for_it_alone():
     found, _ = offers(Prices(), history=history)
     plain, _ = offers(Prices())
     assert found[ZONE].lifetime > plain[ZONE].lifetime == found[OTHER_ZONE].lifetime
-    assert found[OTHER_ZONE].share < 0.2 < plain[OTHER_ZONE].share < found[ZONE].share
+    assert found[OTHER_ZONE].available < 0.2 < plain[OTHER_ZONE].available < found[ZONE].available
 
 
 def on_demand_since(hours_remaining, table):

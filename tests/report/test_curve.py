@@ -122,7 +122,9 @@ def test_what_a_lost_machine_printed_counts_without_a_report_of_it():
     heartbeats = with_printed_steps((lost, after), before)
     assert [heartbeat.step for heartbeat in heartbeats] == [70, 100]
     found = summarise(heartbeats, (), preemptions=1, wall=90, usd=1.0, on_demand_usd=3.0)
-    assert redone_text(found) == ("at least 70: 70 up to the last report of each lost TPU")
+    assert (
+        redone_text(found) == "at least 70 (how many more a lost TPU made after its last report is not known)"
+    )
     assert found.steps_redone == 70
     spans = [Span(Kind.NODE, f"a-tpu-g{n}", "z", T + 40 * n - 40, T + 40 * n) for n in (1, 2)]
     lane = timeline(spans, heartbeats, (), T + 90).lanes[0]

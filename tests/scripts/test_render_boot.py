@@ -299,7 +299,8 @@ def test_restart_replaces_only_what_was_started_with_other_files(machine, newer)
     until(held.exists, "the lock is held", 90)
     if newer:
         (machine.root / "job.env.local").write_text(scripts.job_env)
-        threading.Timer(1.0, lambda: holder.communicate(b"end\n")).start()
+        # Not `communicate`: it would wait for the end in its thread, and keep `poll` from seeing it.
+        threading.Timer(1.0, lambda: (holder.stdin.write(b"end\n"), holder.stdin.close())).start()
     assert machine.run([str(machine.root / "start-job"), "--restart"]).returncode == 0
     assert (holder.poll() is not None) == newer
     if newer:

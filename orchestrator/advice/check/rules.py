@@ -90,7 +90,8 @@ _HEAD: Final = """\
 `tpuctl check` reads the deployment file and the source folder, and says what is likely to hurt on a TPU:
 which rule, where, the number, and what to change. It needs no network and starts nothing. It exits with 2
 when a finding is of level stop, else with 0. `tpuctl plan` shows the same at its end and never fails
-because of it.
+because of it. With `--cloud local` both also say which packages of the extra `local` are not installed
+(`local-packages`, a stop).
 
 What it cannot see it does not guess: write the figures of the job into `job.memory` and `job.checkpoint`
 when you know them.
