@@ -145,7 +145,8 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
         return ""
     step = common_step(mine)
     if step is not None:
-        return f"its newest complete checkpoint is {'save' if mine[0].committed_counted else 'step'} {step}"
+        # The bucket may have a later one: machines report seconds after they commit.
+        return f"the newest checkpoint that it reported is {'save' if mine[0].committed_counted else 'step'} {step}"
     uploaded = rescued_text(mine)
     also = f"; {uploaded} came to unclaimed/" if uploaded else ""
     if has_no_steps(saving):
@@ -158,5 +159,5 @@ def lost_text(saving: CheckpointSpec, world: World, record: Record) -> str:
         )
     # A TPU may go before it has restored what an earlier one has saved.
     if record.deadline.progress.step:
-        return f"it saved no checkpoint; the next one resumes from the checkpoint of an earlier TPU{also}"
-    return f"no complete checkpoint is in the bucket, so the next one begins at step 0{also}"
+        return f"it reported no checkpoint; the next one resumes from the newest in the bucket{also}"
+    return f"it reported no checkpoint; without one in the bucket the next TPU begins at step 0{also}"

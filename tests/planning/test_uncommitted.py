@@ -97,13 +97,15 @@ def test_a_preemption_tells_what_became_of_the_work():
         assert event is not None
         return event.message
 
-    none = "is being preempted; no complete checkpoint is in the bucket, so the next one begins at step 0"
+    none = "is being preempted; it reported no checkpoint; without one in the bucket the next TPU begins at step 0"
     assert none in reported()
-    early = "it saved no checkpoint; the next one resumes from the checkpoint of an earlier TPU"
+    early = "it reported no checkpoint; the next one resumes from the newest in the bucket"
     assert early in reported(earlier=40)
-    assert "is being preempted; its newest complete checkpoint is step 40" in reported(committed_step=40)
+    assert "is being preempted; the newest checkpoint that it reported is step 40" in reported(
+        committed_step=40
+    )
     counted = reported(committed_step=3, committed_counted=True)
-    assert "its newest complete checkpoint is save 3" in counted, "no step is claimed"
+    assert "the newest checkpoint that it reported is save 3" in counted, "no step is claimed"
 
 
 @pytest.mark.parametrize(
@@ -233,4 +235,7 @@ def test_a_gang_is_as_far_as_the_step_that_all_of_its_workers_have_committed():
     assert common_step((one, heartbeat(1))) is None
     assert common_step(()) is None
     lost = world(heartbeats=Present((one, two)))
-    assert lost_text(spec().job.checkpoint, lost, record()) == "its newest complete checkpoint is step 20"
+    assert (
+        lost_text(spec().job.checkpoint, lost, record())
+        == "the newest checkpoint that it reported is step 20"
+    )

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -101,6 +102,11 @@ class Sandbox:
         code = self.call(*words)
         if code != 0:
             raise CommandFailedError(code)
+
+    def run_program(self, *words: str) -> None:
+        """Print and run a program that is not tpuctl, in the folder of the deployment file."""
+        self.say(f"$ {shlex.join(words)}", style="command")
+        subprocess.run(words, cwd=self.work, check=True)
 
     def call(self, *words: str) -> int:
         """Run one command; return its exit status. Raise LocalCloudError if the local cloud ends meanwhile."""
