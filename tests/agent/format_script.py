@@ -62,6 +62,9 @@ while step < LAST:
         save(ROOT, KIND, step)
         while EACH_COMMITTED and (json.loads(STATUS.read_text())["committed_step"] or 0) < step:
             time.sleep(0.02)  # this program runs on a machine: nothing of ours is there to wait with
+    if step == int(os.environ.get("KILL_AT", "0")) and not (ROOT.parent / "stopped").exists():
+        (ROOT.parent / "stopped").touch()
+        time.sleep(600)  # until the test kills the machine: this program must not be done before
     if step == int(os.environ.get("STOP_AT", "0")) and not (ROOT.parent / "stopped").exists():
         (ROOT.parent / "stopped").touch()
         sys.exit(int(os.environ.get("STOP_CODE", "0")))

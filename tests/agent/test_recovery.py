@@ -37,7 +37,7 @@ def machine(lab: AgentLab, kind: str, name: str = "m0", **changes: object) -> Ag
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras", "torch"])
 def test_killed_machine_is_replaced_by_one_that_resumes(lab: AgentLab, kind: str) -> None:
     """The next machine has an empty disk; its framework picks the committed step by its own rule."""
-    first = machine(lab, kind, _STEP_SECONDS=0.04).start()
+    first = machine(lab, kind, _KILL_AT=35).start()
     first.until_committed(20)
     first.kill_all()
     committed = max(int(name.split("/")[1]) for name in lab.manifests())
@@ -57,7 +57,7 @@ def test_killed_machine_is_replaced_by_one_that_resumes(lab: AgentLab, kind: str
 
 def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: AgentLab) -> None:
     """A kill during fairseq's copy: the next start on the same disk finds the alias repaired."""
-    first = machine(lab, "fairseq", _STEP_SECONDS=0.04).start()
+    first = machine(lab, "fairseq", _KILL_AT=35).start()
     first.until_committed(20)
     first.kill_all()
     saves = first.root / "checkpoints"
@@ -144,7 +144,7 @@ def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: AgentLab) 
 @pytest.mark.parametrize("kind", ["orbax", "hf", "fairseq", "tf", "keras"])
 def test_a_newest_save_that_kills_the_next_machine(lab: AgentLab, kind: str) -> None:
     """Only the newest one was restored; when the framework cannot go on from it, the one before comes."""
-    first = machine(lab, kind, _STEP_SECONDS=0.04, CHECKPOINT_KEEP=4).start()
+    first = machine(lab, kind, _KILL_AT=45, CHECKPOINT_KEEP=4).start()
     first.until_committed(40)
     first.kill_all()
     before, newest = sorted(int(name.split("/")[1]) for name in lab.manifests())[-2:]
