@@ -15,7 +15,7 @@ from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified, with_checksum
-from orchestrator.domain.lease import Holder
+from orchestrator.domain.lease import LOOP, Holder
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.paused import PAUSED_HERE
@@ -228,7 +228,14 @@ def test_a_push_says_at_once_what_it_waits_for(cloud, user):
     bucket, yields = cloud.buckets()[0], replace(watcher, yields=("push",))
     cloud.storage.objects.insert(bucket, LEASE, yields.to_json(), {}, Preconditions())
     cloud.later(5, lambda: cloud.storage.objects.delete(bucket, LEASE, None, Preconditions()))
-    assert "the paused `tpuctl watch` goes on within a few seconds" in user.run("push").err
+    assert "`tpuctl watch` goes on within a few seconds" in user.run("push").err
+    user.write("train.py", "print('a fourth')\n")
+    loop = replace(yields, command=LOOP, since=cloud.clock.now())
+    cloud.storage.objects.insert(bucket, LEASE, loop.to_json(), {}, Preconditions())
+    cloud.later(5, lambda: cloud.storage.objects.delete(bucket, LEASE, None, Preconditions()))
+    said = user.run("push").err
+    assert "waiting: the loop on the VM lets the push go first" in said
+    assert "the loop on the VM goes on within a minute" in said
     cloud.model.preempt("demo-tpu-g1", notice=False)
     cloud.wait(120)
     assert begins not in user.run("push").err
