@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 NEWEST = 300
 """Newest events to show; earlier ones are counted."""
+NAMED_STARTS = 2
+"""Most starts by `up` whose times are all named; of more, the number and the last."""
 SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
 BAD = frozenset({"failed", "uncommitted", "limit-reached", "refused"})
 """Outcomes that are shown as failures."""
@@ -199,17 +201,20 @@ def _head(facts: PageFacts) -> dict[str, Any]:
 
 
 def _began_text(record: Record) -> str:
-    """Return when the deployment began, as its timeline does, and when `up` started it again."""
+    """Return when the deployment began, as its timeline does, and each time that `up` started it again."""
     times = record.up_times or ((record.started_at,) if record.started_at else ())
     if not times:
         return ""
     began = min([*times, *(span.since for span in record.spans)])
-    again = (
-        f"started again by `tpuctl up` at {stamp(times[-1])} UTC (the time between is not counted), "
-        if len(times) > 1
-        else ""
+    again = [f"{stamp(at)} UTC" for at in times[1:]]
+    if not again:
+        return f"began {stamp(began)} UTC, "
+    when = f"at {' and '.join(again)}"
+    if len(again) > NAMED_STARTS:
+        when = f"{len(again)} times, the last at {again[-1]}"
+    return (
+        f"began {stamp(began)} UTC, started again by `tpuctl up` {when} (the time between is not counted), "
     )
-    return f"began {stamp(began)} UTC, {again}"
 
 
 def _tile(title: str, value: str, more: str) -> dict[str, str]:

@@ -250,6 +250,22 @@ def test_the_page_begins_when_its_timeline_does():
     assert "56 min 40 s in all" in words
 
 
+@pytest.mark.parametrize(
+    ("starts", "said"),
+    [
+        ((), "as of"),
+        ((T + 60, T + 120), "at 2027-01-15 08:01:00 UTC and 2027-01-15 08:02:00 UTC (the time"),
+        ((T + 60, T + 120, T + 180), "3 times, the last at 2027-01-15 08:03:00 UTC (the time"),
+    ],
+)
+def test_each_start_by_up_is_named(starts, said):
+    """Two are named; of more the page says how many there were."""
+    found = facts()
+    again = replace(found, record=replace(found.record, started_at=T - 10, up_times=(T - 10, *starts)))
+    begin = "began 2027-01-15 07:59:50 UTC, " + "started again by `tpuctl up` " * bool(starts)
+    assert begin + said in PageReader(page(again)).words
+
+
 def test_checkpoints_are_drawn_where_they_were_saved():
     """By time and by step; one of another run is not drawn outside."""
     words = page(facts(checkpoints=[(113, T + 900), (253, T + 2100), (9_999, T + 90_000)]))
