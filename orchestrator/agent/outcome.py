@@ -89,8 +89,12 @@ def outcome_of(
         return JobOutcome(
             JobOutcomeKind.DONE, f"step {reported} is reached, the target is {target}", exit_code
         )
-    at = "no step" if reported is None else f"step {reported}"
-    return JobOutcome(ended, f"the job exited with status 0 at {at}, before the target {target}", exit_code)
+    at = "without a new step" if reported is None else f"at step {reported}"
+    return JobOutcome(
+        ended,
+        f"the job exited with status 0 {at}, before the target {target}: is its own number of steps lower?",
+        exit_code,
+    )
 
 
 def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output: bytes) -> JobOutcome:

@@ -30,6 +30,10 @@ ALL_DONE = "all workers report that the job is done"
 _REACHED = "has reached job.target_steps"
 
 
+OWN_STEPS = "and the number of steps in your program if it has one"
+"""What has to be raised beside `job.target_steps`: a program that ends at its own number trains no further."""
+
+
 def target_reached(step: int, target: int) -> str:
     """Return why a job whose checkpoint *step* has reached its *target* stays done, whatever its code is."""
     return f"checkpoint {step} {_REACHED} ({target})"
@@ -40,8 +44,8 @@ def more_training(message: str) -> str:
     if _REACHED not in message:
         return "More training: raise job.target_steps or change the code, then `tpuctl up`"
     return (
-        "Changed code alone trains nothing more: raise job.target_steps, then `tpuctl up`. To train from the "
-        "beginning, use another name or `tpuctl down --delete-data` first"
+        f"Changed code alone trains nothing more: raise job.target_steps, {OWN_STEPS}, then `tpuctl up`. To train "
+        "from the beginning, use another name or `tpuctl down --delete-data` first"
     )
 
 

@@ -2,13 +2,14 @@
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from orchestrator.agent.agreement.attempts import EXCUSES, Attempt, next_attempt
 from orchestrator.agent.attempt import attempt_record
-from orchestrator.agent.attempt.crash_loop import ALIKE
+from orchestrator.agent.attempt.crash_loop import ALIKE, should_go_back
 from orchestrator.agent.layout import Layout
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, outcome_of, settle
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint
@@ -87,6 +88,33 @@ def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab)
     assert (heartbeat["phase"], heartbeat["committed_step"]) == ("done", 60)
 
 
+def test_a_program_that_ends_at_its_own_number_of_steps_takes_no_checkpoint_from_the_choice(
+    lab: AgentLab,
+) -> None:
+    """With a higher target it has nothing to do: its status 0 says nothing against the newest checkpoint."""
+    machine(lab, "torch").run_to_end()
+    trained = lab.manifests()
+
+    second = machine(lab, "torch", "m1", INCARNATION=2, TARGET_STEPS=90, FAILURES=3).run_to_end()
+
+    assert [one["resume_step"] for one in lab.attempts(2)] == [60, 60, 60]
+    assert lab.manifests() == trained
+    assert second.heartbeat()["message"] == (
+        "3 attempts in a row without progress; the last: the job exited with status 0 without a new step, "
+        "before the target 90: is its own number of steps lower?"
+    )
+
+
+def test_a_step_that_was_trained_again_is_no_suspect_twice() -> None:
+    """What crashes after it from both of its saves does not come from either of them."""
+    last = Attempt(4, 40, 2, 4, "r", 0, code=3, same=1, suspects=((40, 1),))
+    newest = CompleteCheckpoint(40, 2)
+    wanted = next_attempt(last, newest, "r", 0, counted=True, code=3)
+    assert wanted.same == ALIKE
+    assert not should_go_back(last, wanted, newest)
+    assert should_go_back(replace(last, suspects=()), replace(wanted, suspects=()), newest)
+
+
 def test_checkpoint_that_kills_every_start_is_set_aside_and_the_one_before_taken(lab: AgentLab) -> None:
     """Two attempts from step 40 that end alike: the third goes back to an older one, and trains through."""
     one = machine(lab, "torch", _STOP_AT=42, _STOP_CODE=3, _EACH_COMMITTED=1, _POISON="40", FAILURES=5)
@@ -117,7 +145,7 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -
     assert one.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
-    assert "2 attempts in a row from step 40 failed alike, so this one is from step 30" in reported
+    assert "2 attempts in a row from step 40 failed alike, so attempt 3 is from step 30" in reported
     assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in reported
     assert (one.heartbeat()["phase"], one.heartbeat()["committed_step"]) == ("done", 30)
     assert "from 40\n" in lab.log()
@@ -137,7 +165,12 @@ def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: AgentLab) 
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30, 30, 20, 20]
     assert one.heartbeat()["phase"] == "failed"
-    assert "going back from step 40, 30 did not help" in one.heartbeat()["message"]
+    assert one.heartbeat()["message"].startswith(
+        "6 attempts in a row without progress; the last: the job exited"
+    )
+    assert one.heartbeat()["message"].endswith(
+        "; from an older checkpoint it failed too, so the newest is used again"
+    )
     assert lab.names("checkpoints/") == before
 
 
@@ -166,7 +199,7 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> No
     second = machine(lab, "torch", "m1", INCARNATION=2, COMMAND="exit 5", FAILURES=4).run_to_end()
 
     assert second.heartbeat()["phase"] == "failed"
-    assert "did not help" in second.heartbeat()["message"]
+    assert "from an older checkpoint it failed too" in second.heartbeat()["message"]
     assert [one["resume_step"] for one in lab.attempts(2)] == [40, 40, 30, 30]
     assert lab.manifests() == before
     assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
@@ -289,7 +322,7 @@ def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: AgentLab) -> No
     one.run_to_end()
 
     assert one.heartbeat()["phase"] == "uncommitted"
-    assert "at no step, before the target 60" in one.heartbeat()["message"]
+    assert "without a new step, before the target 60" in one.heartbeat()["message"]
     assert one.heartbeat()["uncommitted_place"] == "quarantine"
     assert [path.name.rsplit("-", 1)[0] for path in (one.root / "quarantine").iterdir()] == ["step_000099.pt"]
 

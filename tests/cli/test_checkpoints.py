@@ -54,7 +54,7 @@ def test_the_list_names_the_one_to_resume_and_verify_finds_torn_bytes(bucket, ca
     assert code == 0
     assert head.split() == ["step", "TPU", "workers", "size", "commit", "age", "state"]
     assert [line.split()[0] for line in lines] == ["30", "20", "10"]
-    assert lines[0].endswith("not complete: no manifest: the upload did not end")
+    assert lines[0].endswith("not used: no manifest: the upload did not end")
     assert lines[1].endswith("complete, resumes here")
     assert "4 kB" in lines[1]
 

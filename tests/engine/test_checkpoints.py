@@ -117,6 +117,19 @@ def test_what_is_not_complete_says_why(store, harm, why):
     assert why in torn.message
 
 
+def test_a_checkpoint_that_was_set_aside_keeps_its_age():
+    """Its manifest is written anew, long after its bytes."""
+    lab = a_lab()
+    lab.buckets.create(a_bucket())
+    store = lab.store()
+    commit(store, 20)
+    (before,) = read_checkpoints(store, MARKER)
+    lab.clock.wait(500)
+    suspect(store)
+    (aside,) = read_checkpoints(store, MARKER)
+    assert (aside.complete, aside.saved_at) == (False, before.saved_at)
+
+
 def test_verify_finds_other_bytes_of_the_same_length(store):
     """Only reading finds what sizes do not show."""
     commit(store, 20)

@@ -90,14 +90,17 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     user.down()
     explained = " ".join(user.run("explain").out.split())
     assert explained.startswith("demo: done: the job is done, and `down` has run deployment: done ")
-    assert "to train beyond step 60, raise job.target_steps, then: tpuctl up" in explained
+    own = "and the number of steps in your program if it has one"
+    assert f"to train beyond step 60, raise job.target_steps {own}, then: tpuctl up" in explained
     user.write("train.py", "print('other')\n")
     planned = user.run("plan", "--detailed-exitcode")
     assert (planned.code, "Price:" in planned.out, "USD per hour" in planned.out) == (0, False, False)
     said = user.up()
     assert "has reached job.target_steps (60)" in said.err
     for text in (" ".join(one.split()) for one in (planned.out, said.err, user.run("push").err)):
-        assert "Changed code alone trains nothing more: raise job.target_steps, then `tpuctl up`" in text
+        assert (
+            f"Changed code alone trains nothing more: raise job.target_steps, {own}, then `tpuctl up`" in text
+        )
         assert "or change the code" not in text
     assert cloud.nodes() == {}
     explained = " ".join(user.run("explain").out.split())

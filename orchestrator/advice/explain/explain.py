@@ -17,6 +17,7 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unkno
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
+from orchestrator.planning.deployment_outcome import OWN_STEPS
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
@@ -138,8 +139,8 @@ def _go_on(facts: DeploymentFacts) -> str:
     if fetch is None:
         return "tpuctl up"
     if outcome is Outcome.DONE:
-        beyond, change = (f" beyond step {target}", "") if target else ("", " or change the code")
-        further = f"to train{beyond or ' further'}, raise job.target_steps{change}, then: tpuctl up"
+        beyond, change = (f"beyond step {target}", OWN_STEPS) if target else ("further", "or change the code")
+        further = f"to train {beyond}, raise job.target_steps {change}, then: tpuctl up"
         return f"`{fetch}` copies what was trained; {further}"
     return f"`{fetch}` copies what was trained; `tpuctl up` goes on with it"
 

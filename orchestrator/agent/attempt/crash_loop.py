@@ -21,13 +21,16 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[CompleteChec
     """
     Return whether to resume from a checkpoint before *newest*.
 
-    The condition: ALIKE consecutive attempts from it ended with the same status and without progress.
+    The condition: ALIKE consecutive attempts from it ended with the same status and without progress. Status 0
+    is that of a program which had nothing to do, and a step that was trained again is no suspect twice.
     """
     return (
         newest is not None
         and newest.step == last.resume_step
+        and wanted.code != 0
         and wanted.same >= ALIKE
         and len(wanted.suspects) < MAX_BACK
+        and newest.step not in {step for step, _ in wanted.suspects}
     )
 
 
@@ -68,15 +71,15 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
     """Return which checkpoints an attempt skips, "" for none; *folder* is the job's prefix in the bucket."""
     if not attempt.suspects:
         return ""
-    steps = " and ".join(str(step) for step, _ in attempt.suspects)
+    steps = " and ".join(f"step {step}" for step, _ in attempt.suspects)
     text = (
-        f"{ALIKE} attempts in a row from step {steps} failed alike, so this one is from step "
+        f"{ALIKE} attempts in a row from {steps} failed alike, so attempt {attempt.attempt} is from step "
         f"{attempt.resume_step}; nothing is deleted"
     )
     if all(incarnation >= 0 for _, incarnation in attempt.suspects):
         return text
     return (
-        f"{text}. A job that does not read TPUCTL_RESUME finds step {steps} in {folder} all the same: if it "
+        f"{text}. A job that does not read TPUCTL_RESUME finds {steps} in {folder} all the same: if it "
         "fails again, move that away"
     )
 
@@ -86,6 +89,4 @@ def put_back(checkpoints: BucketCheckpoints, attempt: Attempt) -> str:
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
             checkpoints.put_back(step, incarnation)
-    steps = ", ".join(str(step) for step, _ in attempt.suspects)
-    text = f"; going back from step {steps} did not help, so it is in the choice again"
-    return text if steps else ""
+    return "; from an older checkpoint it failed too, so the newest is used again" if attempt.suspects else ""

@@ -86,6 +86,8 @@ class NextAttempt:
         )
         count = f"{wanted.failures} attempts in a row without progress; the last: "
         text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"
+        # It told where the last attempt began, which contradicts the end of going back.
+        self._context.heartbeat.forget_warning("checkpoint")
         self._context.patiently("give up", lambda: self._context.attempts.give_up(text))
         raise AgentMustEnd(Ending(EndingKind.GAVE_UP, text))
 

@@ -101,7 +101,11 @@ class AttemptRunner:
         restore = SideThread("restore", partial(restore_checkpoint, self._context, attempt))
         # Setup needs the code but not the checkpoint, and both take minutes, so they overlap.
         self._context.patiently("fetch the bundle", partial(fetch_code, self._context))
-        if attempt.failures == SUSPICIOUS_FAILURES and self._context.caches.has_restored_packages():
+        if (
+            attempt.failures == SUSPICIOUS_FAILURES
+            and attempt.code != 0
+            and self._context.caches.has_restored_packages()
+        ):
             self._discard_restored_packages("the job has failed twice")
         image = SideThread("image", partial(pull_image, self._context))
         # Without `job.image` the key of the caches is known already, so their download starts now.

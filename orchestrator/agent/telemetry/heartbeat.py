@@ -135,6 +135,11 @@ class HeartbeatContent:
         elif before and not text:
             say(f"{source}: works again")
 
+    def forget_warning(self, source: str) -> None:
+        """Report no longer what *source* warned of, without saying that it works again."""
+        with self._lock:
+            self._warnings.pop(source, None)
+
     def body(self) -> Dict[str, Any]:
         """Return the report as it is stored in the heartbeat."""
         with self._lock:

@@ -73,7 +73,7 @@ def _cells(one: BucketCheckpoint, now: float) -> tuple[str, ...]:
 
 def _state(row: Row, *, done: bool) -> str:
     if not row.stored.complete:
-        return f"not complete: {cut(row.stored.message)}"
+        return f"not used: {cut(row.stored.message)}"
     if row.damage:
         return "TORN: not as it was saved"
     words = {None: "complete", True: "complete, verified", False: "complete, no sha256 to compare"}

@@ -88,7 +88,8 @@ def _committed(store: Store, held: list[StoredObject]) -> Iterator[BucketCheckpo
             incarnation=incarnation,
             workers=max((one.workers for one in verdict.manifests), default=0),
             size=sum(one.size for one in group if one.name in wanted) or sum(one.size for one in payload),
-            saved_at=max(one.updated for one in group),
+            # Without the manifests: they are written again when a checkpoint is set aside or put back.
+            saved_at=max(one.updated for one in payload or group),
             complete=verdict.checkpoint is not None,
             message=message,
             objects=tuple(wanted.items()),
