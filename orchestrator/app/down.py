@@ -123,6 +123,10 @@ def take_down(
             deletion.approved = frozenset(node.name for node in found.adopted)
             goes = True
             _give_back(session, deletion, given_back)
+            if delete_data:
+                # With what was only observed now, as long as there is a record that can tell it.
+                deletion.begin()
+                found = replace(found, cost=_cost_breakdown(session) or found.cost)
             reporter.now("deleting everything that has this deployment's label")
             deletion.report = lambda text: reporter.now(f"being deleted: {text}")
             with reporter:
@@ -171,9 +175,9 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
         outside_zones = _elsewhere(session, deletion)
     # Before the approval; once the machines are deleted, the record has no open spans to sum up. Adopted machines
     # stay billed unless the answer is to delete them.
-    no_longer_billed = {node.name for node in adopted} | deletion.ended()
+    stay = frozenset(node.name for node in adopted)
     # A `down` that was killed may have deleted machines that the record still counts.
-    ended_usd_hour = _end_of_costs(session, no_longer_billed) if machines else 0.0
+    ended_usd_hour = _end_of_costs(session, stay, deletion.ended()) if machines else 0.0
     cost = _cost_breakdown(session)
     if cost is None and machines:
         session.reporter.say(
@@ -345,17 +349,17 @@ def _name_uncommitted(session: Session, *, delete_data: bool) -> None:
             )
 
 
-def _end_of_costs(session: Session, without: Container[str]) -> float:
+def _end_of_costs(session: Session, stay: frozenset[str], ended: frozenset[str]) -> float:
     """
     Report and return the hourly cost of what is deleted, in USD; 0 if nothing is known to be billed.
 
-    Those *without* are not included: adopted ones, and TPUs that have ended, which no pass counts as billed either
-    (`update_record`).
+    Machines that *stay* are not included; those that have *ended* neither, as in any pass (`update_record`), but
+    for the disk of a stopped VM.
     """
     try:
         record = session.records.current
-        spans = tuple(span for span in record.spans if span.name not in without)
-        disks = tuple(span for span in record.disks if span.name not in without)
+        spans = tuple(span for span in record.spans if span.name not in stay | ended)
+        disks = tuple(span for span in record.disks if span.name not in stay)
         least, most = rates_now(session.spec, session.catalog, replace(record, spans=spans, disks=disks))
     except UNFORESEEN as error:
         session.reporter.say(

@@ -149,9 +149,10 @@ class ForeignNode:
 @dataclass(frozen=True)
 class Vm:
     """
-    A VM as the API shows it; *machine_type* and *scopes* are empty, *disk_gb* and *started_at* are 0 if not known.
+    A VM as the API shows it; *machine_type* and *scopes* are empty, *disk_gb* and the times 0 if not known.
 
-    *scopes* limit what its accounts may be used for.
+    *scopes* limit what its accounts may be used for. *started_at* and *stopped_at* are those of the last start and
+    stop.
     """
 
     name: str
@@ -165,6 +166,7 @@ class Vm:
     disk_gb: int = 0
     scopes: tuple[str, ...] = ()
     started_at: float = 0.0
+    stopped_at: float = 0.0
 
 
 @dataclass(frozen=True)

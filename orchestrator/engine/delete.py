@@ -231,11 +231,12 @@ class Deletion:
         return tuple(one for one in machines if one.labels.get(names.ADOPTED_LABEL))
 
     def ended(self) -> frozenset[str]:
-        """Return the names of TPUs that were preempted or terminated: they exist, and no longer run."""
+        """Return the names of TPUs that were preempted or terminated, and of stopped VMs: they no longer run."""
+        machines = [machine for _, machine in self._listed() if machine is not None]
         return frozenset(
             machine.name
-            for _, machine in self._listed()
-            if isinstance(machine, Node) and machine.state in TERMINAL
+            for machine in machines
+            if machine.state in TERMINAL or machine.state is VmState.TERMINATED
         )
 
     def outside_zones(self) -> tuple[ObservedAllZones[Node], ObservedAllZones[Vm]]:

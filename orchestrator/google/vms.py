@@ -299,6 +299,7 @@ def vm_of(instance: Any, zone: str) -> Vm:
         disk_gb=sum(disk.disk_size_gb for disk in instance.disks if disk.boot),
         scopes=tuple(scope for account in instance.service_accounts for scope in account.scopes),
         started_at=operations.epoch(instance.last_start_timestamp),
+        stopped_at=operations.epoch(instance.last_stop_timestamp),
     )
 
 

@@ -48,7 +48,12 @@ from orchestrator.planning.tpu.queued_tpu import update_queue_failures
 from orchestrator.planning.tpu.race import found_again, update_race
 from orchestrator.planning.tpu.unwatched_end import ended_span
 from orchestrator.planning.vm import vm_doubts
-from orchestrator.pricing.cost_so_far import billed_since, last_creating, vm_billed_since
+from orchestrator.pricing.cost_so_far import (
+    billed_since,
+    last_creating,
+    vm_billed_since,
+    vm_billed_until,
+)
 
 FORGIVEN = 3600.0
 """Seconds after which a refusal no longer counts, so that the refused resource is requested again."""
@@ -288,9 +293,9 @@ def _spans(record: Record, world: World, now: float) -> tuple[Span, ...]:
 
 
 def _ended(span: Span, record: Record, world: World) -> Span:
-    return (
-        ended_span(span, record, world) if span.kind is Kind.NODE else replace(span, until=world.observed_at)
-    )
+    if span.kind is Kind.NODE:
+        return ended_span(span, record, world)
+    return replace(span, until=vm_billed_until(span, world.vm, world.observed_at))
 
 
 def _disks(record: Record, world: World, now: float) -> tuple[Span, ...]:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.first_seen import Condition, FirstSeen, of_name
-from orchestrator.domain.observation import Node, NodeState, Present, Vm, World
+from orchestrator.domain.observation import Node, NodeState, Observed, Present, Vm, World
 from orchestrator.domain.plan import Kind, Plan
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec
@@ -158,6 +158,18 @@ def vm_billed_since(vm: Vm, record: "Record", now: float) -> float:
     """
     ended = [span.until for span in record.spans if span.name == vm.name and span.until is not None]
     return min(max(vm.started_at or now, record.started_at, *ended), now)
+
+
+def vm_billed_until(span: Span, vm: Observed[Vm], now: float) -> float:
+    """
+    Return until when a VM is billed that no longer runs *now*, in seconds since the epoch.
+
+    It is its stop as the API names it: the loop on the VM stops its own machine, and no controller sees the end.
+    A stop before its last start is that of an earlier run, and where nothing tells the end, it is *now*.
+    """
+    if isinstance(vm, Present) and 0 < vm.value.stopped_at >= vm.value.started_at:
+        return min(max(vm.value.stopped_at, span.since), now)
+    return now
 
 
 def last_creating(record: "Record", world: World, now: float) -> dict[FirstSeen, float]:

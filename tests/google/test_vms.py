@@ -20,6 +20,7 @@ def test_a_vm_is_created_and_observed():
     vm = vms.observe("demo-vm", ZONE).value
     assert (vm.name, vm.zone, vm.state, vm.spot) == ("demo-vm", ZONE, VmState.RUNNING, False)
     assert vm.labels[LABEL] == "demo"
+    assert vm.stopped_at == 0.0
     assert vm.internal_ip.startswith("127.")
 
 
@@ -41,7 +42,9 @@ def test_a_stopped_vm_keeps_its_place():
     vms = vms_of(lab)
     vms.create(a_vm())
     assert vms.poll(vms.stop("demo-vm", ZONE)).done
-    assert vms.observe("demo-vm", ZONE).value.state is VmState.TERMINATED
+    found = vms.observe("demo-vm", ZONE).value
+    assert found.state is VmState.TERMINATED
+    assert found.started_at <= found.stopped_at == pytest.approx(lab.clock.now(), abs=1)
     assert vms.stop("nobody", ZONE) is None
 
 

@@ -107,3 +107,23 @@ def test_a_vm_that_ran_while_nothing_was_observed_is_billed_from_its_start(start
     after = update_record(known, world(vm=Present(vm), nodes=Present(())))
     assert [span.since for span in after.spans if span.until is None] == [since]
     assert [span.since for span in after.disks] == [since], "its disk is there as long"
+
+
+@pytest.mark.parametrize(
+    ("state", "until"),
+    [
+        (Present(Vm("v", ZONE, VmState.TERMINATED, started_at=NOW - 900, stopped_at=NOW - 300)), NOW - 300),
+        (Present(Vm("v", ZONE, VmState.TERMINATED, started_at=NOW - 900, stopped_at=NOW + 60)), NOW),
+        (Present(Vm("v", ZONE, VmState.TERMINATED, started_at=NOW - 900, stopped_at=NOW - 850)), NOW - 800),
+        (Present(Vm("v", ZONE, VmState.TERMINATED, started_at=NOW - 900, stopped_at=NOW - 1000)), NOW),
+        (Present(Vm("v", ZONE, VmState.TERMINATED, started_at=NOW - 900)), NOW),
+        (Present(Vm("v", ZONE, VmState.STOPPING, started_at=NOW - 900, stopped_at=NOW - 300)), None),
+        (Absent(), NOW),
+    ],
+    ids=["stopped", "a clock ahead", "a clock behind", "an earlier stop", "not told", "stopping", "deleted"],
+)
+def test_a_vm_that_stopped_while_nothing_was_observed_is_billed_until_its_stop(state, until):
+    """The loop on the VM stops its own machine: nobody observes the end."""
+    span = Span(Kind.VM, "v", ZONE, NOW - 800)
+    after = update_record(record(spans=(span,), disks=(span,)), world(vm=state, nodes=Present(())))
+    assert [span.until for span in after.spans] == [until]

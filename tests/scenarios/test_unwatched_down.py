@@ -1,5 +1,7 @@
 """`down` where no watcher ran: what the bucket and the last heartbeats tell is in every later command."""
 
+import pytest
+
 from orchestrator.contract.bucket.object_names import EVENTS
 from tests.kit.user import User
 
@@ -117,3 +119,40 @@ def test_the_next_step_after_a_loss_is_a_command(cloud, user: User):
     following = [line for line in user.run("status").out.splitlines() if line.startswith("next")]
     assert following[0] == "next         run: tpuctl watch"
     assert following[1].startswith(f"next         delete TPU {G1}")
+
+
+def test_the_cost_of_a_vm_that_stopped_unwatched_does_not_grow_until_the_next_look(cloud):
+    """As the loop on it stops it: what is counted then is its disk, in `cost`, in `down` and after it."""
+    user = User(cloud, vm={})
+    user.up()
+    cloud.wait(900)
+    cloud.model.preempt(G1, notice=False)
+    with cloud.model.lock:
+        cloud.model.compute.stop("europe-west4-b", "demo-vm")
+    cloud.wait(36_000)
+    late = user.run("cost", "--json").document
+    assert 0 < hours(late, "VM e2-small") < 0.5
+    assert hours(late, "VM external address") < 0.5
+    assert hours(late, "VM disk 50 GB") > 10
+    disk = late["usd_hour"]
+    said = user.run("down", "--yes", "--json").document
+    assert said["ended_usd_hour"] == pytest.approx(disk, abs=0.0001)
+    assert hours(user.run("cost", "--json").document, "VM e2-small") < 0.5
+
+
+def test_the_cost_of_deleted_data_has_the_ends_that_no_watch_saw(cloud):
+    """`down --delete-data` keeps what it has cost, and nothing tells the end of its machines afterwards."""
+    user = User(cloud, vm={})
+    user.up()
+    cloud.wait(900)
+    with cloud.model.lock:
+        cloud.model.compute.stop("europe-west4-b", "demo-vm")
+    cloud.wait(36_000)
+    user.down("--delete-data")
+    assert 0 < hours(user.run("cost", "--json").document, "VM e2-small") < 0.5
+
+
+def hours(cost, what):
+    """Return for how long a machine is counted in a cost."""
+    (item,) = (item for item in cost["items"] if item["what"] == what)
+    return item["machine_seconds"] / 3600
