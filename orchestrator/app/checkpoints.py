@@ -42,8 +42,9 @@ class CheckpointListing:
     """
     The checkpoints of a deployment at the time *now*, and the files that no checkpoint contains.
 
-    *deleted* says in words that its data was deleted on purpose, "" if it was not. *keep* is how many complete
-    ones the agent keeps in the bucket, 0 if it deletes none. *done* says that the job is: nothing resumes.
+    *deleted* says in words that its data was deleted on purpose, "" if it was not. *keep* is of how many
+    steps the agent keeps the complete ones in the bucket, 0 if it deletes none. *done* says that the job is:
+    nothing resumes.
     """
 
     name: str

@@ -107,16 +107,28 @@ def test_the_list_fits_eighty_columns_whatever_the_age(capsys):
     assert all(line.index("accelerate") == head.index("format") for line in lines)
 
 
-@pytest.mark.parametrize(("keep", "said"), [(2, True), (3, False), (0, False)])
-def test_a_list_with_gaps_says_how_many_stay(keep, said, capsys):
-    """Who sees 450, 400 and 300 asks what has become of the others."""
-    found = [BucketCheckpoint(step, 1, 1, 4000, 0.0, True, "") for step in (450, 300)]
+RETENTION = "are kept (job.checkpoint.keep); each save deletes older ones."
+TWICE = "Several TPUs have saved step 450: it counts once."
+GAPS = "A save that is missing between two of them was never committed."
+
+
+@pytest.mark.parametrize(
+    ("keep", "steps", "said"),
+    [
+        (2, (450, 300), f"The checkpoints of the newest 2 steps {RETENTION} {GAPS}\n"),
+        (3, (450, 300), ""),
+        (0, (450, 300), ""),
+        (3, (450, 450, 300), ""),
+        (2, (450, 450, 300), f"The checkpoints of the newest 2 steps {RETENTION} {TWICE} {GAPS}\n"),
+    ],
+)
+def test_a_list_with_gaps_says_how_many_steps_stay(keep, steps, said, capsys):
+    """Who sees 450, 400 and 300 asks what has become of the others; two TPUs may have saved the same step."""
+    found = [BucketCheckpoint(step, number, 1, 4000, 0.0, True, "") for number, step in enumerate(steps)]
     rows = tuple(Row(one, resumes=False, verified=None, damage=()) for one in found)
     show(CheckpointListing("mine", rows, (), 60.0, keep=keep), as_json=False)
     out, err = capsys.readouterr()
-    assert len(out.splitlines()) == 3
-    text = f"only the newest {keep} checkpoints are kept (job.checkpoint.keep)."
-    assert err == f"{text} A save that is missing between two of them was never committed.\n" * said
+    assert (len(out.splitlines()), err) == (1 + len(steps), said)
 
 
 def test_a_date_is_not_broken_at_the_edge_of_a_terminal(capfd, monkeypatch):

@@ -1,5 +1,7 @@
 """Show the checkpoints of a deployment."""
 
+from collections import Counter
+
 import click
 
 from orchestrator.app.checkpoints import CheckpointListing, Row
@@ -36,12 +38,17 @@ def show(listing: CheckpointListing, *, as_json: bool) -> None:
 
 
 def _say_retention(listing: CheckpointListing) -> None:
-    """Say that older ones are deleted, once there are as many as are kept."""
-    if 0 < listing.keep <= sum(row.stored.complete for row in listing.rows):
-        talk(
-            f"only the newest {listing.keep} checkpoints are kept (job.checkpoint.keep)."
-            " A save that is missing between two of them was never committed."
-        )
+    """Say that older ones are deleted, once there are as many steps as are kept."""
+    whole = Counter(row.stored.step for row in listing.rows if row.stored.complete)
+    if not 0 < listing.keep <= len(whole):
+        return
+    # Retention counts steps, by contract/bucket/completeness.py: `disposable`.
+    twice = next((step for step, rows in whole.items() if rows > 1), None)
+    more = "" if twice is None else f" Several TPUs have saved step {twice}: it counts once."
+    talk(
+        f"The checkpoints of the newest {listing.keep} steps are kept (job.checkpoint.keep); each save deletes"
+        f" older ones.{more} A save that is missing between two of them was never committed."
+    )
 
 
 def _table(listing: CheckpointListing) -> None:
