@@ -10,6 +10,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
+from orchestrator.domain.start_times import prepared_at, ready_at
 from orchestrator.pricing.use_spans import BEFORE, Use
 
 COMMITS = "commits"
@@ -24,8 +25,8 @@ LEGEND = (
     "detect: from the last report of the lost TPU until its end is seen;",
     "decide, create: until the new TPU is requested and boots; code: it gets the",
     "job's code and tpuctl's; packages: it gets those of an earlier TPU;",
-    "setup: it runs the commands of job.setup (0: not needed);",
-    "restore: it gets the checkpoint; first step: imports, data, compiling",
+    "setup: it runs the commands of job.setup (0: not needed); restore: it gets the",
+    "rest of the checkpoint; first step: start, imports, data, compiling",
 )
 """Explains the parts, in lines of at most 78 columns."""
 UNKNOWN = "not known"
@@ -49,8 +50,8 @@ class Recovery:
     detect: from the last sign of life until the preemption is observed; decide: until the create call;
     create: until the first line of the new machine's startup script (the cloud's part); fetch: agent and
     code; unpack: what an earlier machine installed and compiled; setup: the setup command, 0 if none ran;
-    restore: the rest of the checkpoint; compile: from the job's start to its first new step, mostly imports,
-    data and XLA's compile. The programs are as in `Heartbeat`.
+    restore: the rest of the checkpoint; compile: from then to the job's first new step, mostly imports, data and
+    XLA's compile. The programs are as in `Heartbeat`.
     """
 
     incarnation: int
@@ -242,9 +243,7 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
     if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
         return None
     observed = created if observed is None else observed
-    # The checkpoint is downloaded in parallel to code and setup; only the rest after both is a wait for it.
-    back = times.get("unpacked", times["fetched"])
-    ready = max(times["fetched"], back, times.get("setup_began", 0.0), times.get("setup_done", 0.0))
+    ready = ready_at(times) or times["fetched"]
     began = min(ready, times.get("setup_began", ready))
     unpacks = min(began, times["unpack_began"]) if "unpacked" in times and "unpack_began" in times else began
     marks = (
@@ -255,7 +254,7 @@ def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> R
         max(times["boot"], unpacks),
         max(times["boot"], began),
         ready,
-        times["spawned"],
+        max(ready, prepared_at(times) or ready),
         times["first_step"],
     )
     spans = [max(0.0, b - a) for a, b in pairwise(marks)]

@@ -12,8 +12,10 @@ from orchestrator.advice.rehearsal.same_bytes import FileDigest
 from orchestrator.advice.rehearsal.verdict import Cause, RehearsalResult, judge, judge_crash
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.events import Event
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Outcome
+from orchestrator.report.summary import summarise
 
 T = 1_800_000_000.0
 KILLED = InjectedFault(Fault.NO_NOTICE, 1, T + 15, step=60, committed=50)
@@ -200,9 +202,30 @@ def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():
         "restored": T + 18.5, "spawned": T + 97, "first_step": T + 99,
     }  # fmt: skip
     found = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, timings=marks)])
-    assert found.recoveries[0].parts_s == {"machine": 2.0, "setup": 78.0, "restore": 0.5, "first step": 2.0}
+    assert found.recoveries[0].parts_s == {"machine": 2.0, "setup": 78.0, "restore": 0.0, "first step": 3.0}
     row = next(line for line in verdict_lines(found) if line.startswith("    no-notice"))
-    assert row.split() == ["no-notice", "2.0", "-", "78.0", "0.5", "2.0"]
+    assert row.split() == ["no-notice", "2.0", "-", "78.0", "0.0", "3.0"]
+
+
+@pytest.mark.parametrize(("restored", "wait"), [(18.5, 0.0), (100.5, 4.5)], ids=["beside setup", "after it"])
+def test_the_tables_of_watch_and_rehearse_divide_one_recovery_alike(restored, wait):
+    """Only what the checkpoint takes beyond code, packages and setup is a wait for it; then the job is started."""
+    marks = {
+        "boot": T + 17, "restore_began": T + 17.8, "fetched": T + 18, "unpack_began": T + 18,
+        "unpacked": T + 20, "setup_began": T + 20, "setup_done": T + 96, "restored": T + restored,
+        "spawned": T + 101, "first_step": T + 103,
+    }  # fmt: skip
+    before, after = heartbeat(1, 60), heartbeat(2, 100, 50, timings=marks)
+    events = [Event(T + 16, "tpu-create", "", {"incarnation": 2})]
+    (shown,) = summarise(
+        [before, after], events, preemptions=1, wall=200, usd=1.0, on_demand_usd=3.0
+    ).recoveries
+    (rehearsed,) = verdict([before, after]).recoveries
+    watch = {name: shown.parts_s[name] for name in ("unpack", "setup", "restore", "compile")}
+    assert [*watch.values()] == [2.0, 76.0, wait, 7.0 - wait]
+    assert [rehearsed.parts_s[name] for name in ("unpack", "setup", "restore", "first step")] == [
+        *watch.values()
+    ]
 
 
 def test_the_recovery_table_names_its_parts_as_that_of_watch_does():

@@ -1,6 +1,6 @@
 """Judge how a job resumed after one injected fault: from which step, and at what cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum
 from math import isclose
@@ -8,15 +8,10 @@ from math import isclose
 from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.start_times import prepared_at, ready_at
 
-PARTS = {
-    "machine": ("", "boot"),
-    "unpack": ("unpack_began", "unpacked"),
-    "setup": ("setup_began", "setup_done"),
-    "restore": ("restore_began", "restored"),
-    "first step": ("spawned", "first_step"),
-}
-"""Parts of a recovery: the two times of the next machine that each lies between; "" is the fault."""
+PARTS = ("machine", "unpack", "setup", "restore", "first step")
+"""Parts of a recovery; the table of `watch` has the same below "packages", "setup", "restore" and "first step"."""
 
 
 class ResumeDefect(Enum):
@@ -125,12 +120,8 @@ def _warm_saved(first: Heartbeat, after: Heartbeat, *, tells_steps: bool) -> flo
         return None
 
     def took(heartbeat: Heartbeat) -> float:
-        names = [name for name in ("unpack", "setup", "first step") if tells_steps or name != "first step"]
-        spans = (
-            (heartbeat.timings.get(begin), heartbeat.timings.get(end))
-            for begin, end in (PARTS[n] for n in names)
-        )
-        return sum(max(0.0, end - begin) for begin, end in spans if begin is not None and end is not None)
+        parts = _parts_of(heartbeat.timings, tells_steps=tells_steps)
+        return sum(parts.get(name, 0.0) for name in ("unpack", "setup", "first step"))
 
     return took(first) - took(after)
 
@@ -155,11 +146,24 @@ def _few(steps: list[int]) -> str:
 
 def _parts(fault: InjectedFault, after: Heartbeat, *, tells_steps: bool) -> dict[str, float]:
     """Return the seconds of each known part; that of the first step only if the job *tells_steps*."""
-    marks = {**after.timings, "": fault.at}
+    boot = after.timings.get("boot")
+    machine = {} if boot is None else {"machine": max(0.0, boot - fault.at)}
+    return {**machine, **_parts_of(after.timings, tells_steps=tells_steps)}
+
+
+def _parts_of(times: Mapping[str, float], *, tells_steps: bool) -> dict[str, float]:
+    """Return the seconds of the parts of one machine's start, as far as they are known."""
+    ready, prepared = ready_at(times), prepared_at(times)
+    marks = {
+        "unpack": (times.get("unpack_began"), times.get("unpacked")),
+        "setup": (times.get("setup_began"), times.get("setup_done")),
+        "restore": (ready, prepared if "restored" in times else None),
+        "first step": (prepared, times.get("first_step") if tells_steps else None),
+    }
     return {
-        name: max(0.0, marks[end] - marks[begin])
-        for name, (begin, end) in PARTS.items()
-        if begin in marks and end in marks and (tells_steps or end != "first_step")
+        name: max(0.0, end - begin)
+        for name, (begin, end) in marks.items()
+        if begin is not None and end is not None
     }
 
 
