@@ -12,14 +12,13 @@ from orchestrator.app.source.wanted import build_artifacts, trained, with_report
 from orchestrator.app.status.status import observe_now, watcher_of
 from orchestrator.contract.bucket.object_names import BUNDLES
 from orchestrator.domain.job_progress import common_step
-from orchestrator.domain.lease import PUSH
+from orchestrator.domain.lease import PUSH, called
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Plan
 from orchestrator.domain.record import Record, current_node
 from orchestrator.domain.spec import Spec
-from orchestrator.domain.status import WatcherStatus
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.engine.loop.loop import OUTAGE_TIMEOUT
 from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
@@ -106,7 +105,7 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
         watcher = watcher_of(session, world)
         if watcher is not None and watcher.alive:
             often = f"it looks every {session.spec.watch.poll}"
-            reporter.say(f"waiting: {_called(watcher)} lets the push go first ({often})")
+            reporter.say(f"waiting: {called(watcher.command)} lets the push go first ({often})")
         # The data was sent before taking the lease, since an upload of hours must not stop the watch.
         with (
             leaving("the job may run the old code or the new", "tpuctl push"),
@@ -122,12 +121,8 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
         if watcher is not None and watcher.alive:
             # The loop on the VM has ended for the push; cron starts it, once a minute.
             soon = "minute" if watcher.on == "vm" else "few seconds"
-            reporter.say(f"{_called(watcher)} goes on within a {soon}")
+            reporter.say(f"{called(watcher.command)} goes on within a {soon}")
     return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result)
-
-
-def _called(watcher: WatcherStatus) -> str:
-    return "the loop on the VM" if watcher.on == "vm" else f"`tpuctl {watcher.command}`"
 
 
 def _must_run(session: Session) -> None:

@@ -53,6 +53,11 @@ class Holder:
     space: str = ""
     yields: tuple[str, ...] = ()
 
+    @property
+    def called(self) -> str:
+        """Return what people call the process, and whose it is."""
+        return called_with_user(self.command, self.who)
+
     def to_json(self) -> bytes:
         """Return the bytes of the lease object."""
         return _text(self)
@@ -95,14 +100,27 @@ def _text(holder: Holder) -> bytes:
     return bytes_with_checksum({"schema": SCHEMA, **asdict(holder)})
 
 
+def called(command: str) -> str:
+    """Return what people call the process of a lease's *command*; the loop on the VM is nothing that one types."""
+    return "the loop on the VM" if command == LOOP else f"`tpuctl {command}`"
+
+
+def called_with_user(command: str, who: str) -> str:
+    """Return what people call the process of *command*, and whose it is; the loop is the deployment's own."""
+    return called(command) if command == LOOP else f"{called(command)} of {who}"
+
+
 def held_by(holder: Holder, age: float) -> LeaseHeldError:
     """Return the error that says who holds the lease, with *age* of its last renewal in seconds."""
     since = datetime.fromtimestamp(holder.since, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     start = f" since {since}" if holder.since else ""
     remaining = max(0.0, EXPIRES_AFTER - age)
     code = "; for new code: `tpuctl push`, to which it yields" if PUSH in holder.yields else ""
+    on_vm = holder.command == LOOP
+    way = f"stop it: `tpuctl {WATCH_ON_VM} --stop`" if on_vm else "stop it with Ctrl-C there"
+    who, command = (called(LOOP), "") if on_vm else (holder.who, f"{called(holder.command)}, ")
     return LeaseHeldError(
-        f"{holder.who} holds the lease{start} (`tpuctl {holder.command}`, last sign of life {age:.0f} s ago)",
-        hint=f"stop it with Ctrl-C there; if it is dead, run the same command again in {remaining:.0f} s{code}",
+        f"{who} holds the lease{start} ({command}last sign of life {age:.0f} s ago)",
+        hint=f"{way}; if it is dead, run the same command again in {remaining:.0f} s{code}",
         changed="nothing was changed",
     )

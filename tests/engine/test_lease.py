@@ -8,7 +8,7 @@ import pytest
 
 from orchestrator.app.this_computer.process_lock import only_here
 from orchestrator.contract.bucket.object_names import LEASE
-from orchestrator.domain.lease import EXPIRES_AFTER, PUSH, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
+from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, PUSH, RENEWAL, SAFE, YIELD_TIMEOUT, Holder, held_by
 from orchestrator.errors import LeaseHeldError, TransientError
 
 
@@ -222,3 +222,15 @@ def test_who_holds_the_lease_and_yields_to_a_push_says_so(yields, named, tmp_pat
     with only_here(tmp_path, holder, lambda: None), pytest.raises(LeaseHeldError) as refused, other:
         pass
     assert ("tpuctl push" in refused.value.next_step) == named
+
+
+def test_who_is_refused_by_the_loop_on_the_vm_learns_how_it_is_stopped():
+    """It is no command that one types, and no terminal has a Ctrl-C for it."""
+    loop = Holder("x", "tpuctl@vm", LOOP, 0.0)
+    refused = held_by(loop, 5.0)
+    assert refused.message.startswith("the loop on the VM holds the lease")
+    assert "tpuctl watch --on-vm --stop" in refused.next_step
+    assert (loop.called, replace(loop, command="up").called) == (
+        "the loop on the VM",
+        "`tpuctl up` of tpuctl@vm",
+    )

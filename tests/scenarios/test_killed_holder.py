@@ -14,3 +14,38 @@ def test_status_names_no_loop_whose_process_was_killed_here(cloud, user):
     assert here["watcher"] is None
     assert there["watcher"]["alive"]
     assert "not running" in user.run("status", "--fresh").out
+
+
+def on_vm(cloud, name="home"):
+    """Return a computer of the owner, or the VM, with a deployment whose VM may watch."""
+    return User(cloud, name, vm={}, watch__on_vm=True)
+
+
+def test_a_loop_that_has_stopped_its_own_vm_was_not_killed(cloud):
+    """The VM may be gone before the loop has released its lease; the deployment had ended well."""
+    user, vm = on_vm(cloud), on_vm(cloud, "vm")
+    user.up()
+    cloud.wait(900)
+    cloud.machines.say("demo", phase="done")
+    assert vm.run("watch", "--loop", kill=("compute.instances.stop", "after")).code is None
+    cloud.wait(120)
+    assert list(cloud.vms().values()) == ["TERMINATED"]
+    said = user.watch(600)
+    assert said.code == 0, said.err
+    assert "killed or cut off" not in said.err + user.run("logs", "--events").out
+
+
+def test_a_loop_on_the_vm_that_was_killed_is_named_as_what_it_is(cloud):
+    """Nobody has typed its name: backticks have commands only."""
+    user, vm = on_vm(cloud), on_vm(cloud, "vm")
+    user.up()
+    late = cloud.clock.monotonic() + 200
+    assert vm.run("watch", "--loop", kill=lambda *_: cloud.clock.monotonic() > late).code is None
+    shown = " ".join(user.run("explain").out.split())
+    assert "the loop on the VM works on it" in shown
+    assert "tpuctl watch on the VM" not in shown
+    cloud.wait(120)
+    assert "the loop on the VM has given no sign of life" in " ".join(user.run("explain").out.split())
+    user.watch(300)
+    (event,) = [line for line in user.run("logs", "--events").out.splitlines() if "cut off" in line]
+    assert "the loop on the VM was killed or cut off; this one takes its place" in event

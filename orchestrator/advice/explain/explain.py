@@ -13,6 +13,7 @@ from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, e
 from orchestrator.advice.explain.rules import RULES
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.lease import called, called_with_user
 from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unknown
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
@@ -289,10 +290,10 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
             next="nothing",
             hint=f"tpuctl watch{where}",
         )
-    held = f"`tpuctl {watcher.command}` of {watcher.who} works on it"
+    held = f"{called_with_user(watcher.command, watcher.who)} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
     if not watcher.alive:
-        message = f"`tpuctl {watcher.command}` has given no sign of life for {watcher.renewed_age_s:.0f} s"
+        message = f"{called(watcher.command)} has given no sign of life for {watcher.renewed_age_s:.0f} s"
         return ExplainedItem(
             "watcher",
             "lease expired",
@@ -302,7 +303,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
             "nothing",
             hint=f"tpuctl watch{where}",
         )
-    message = f"`tpuctl {watcher.command}` works on it, and checks every {span_text(facts.spec.watch.poll)}"
+    message = f"{called(watcher.command)} works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.on == "vm" else "at work"
     return ExplainedItem(
         "watcher",

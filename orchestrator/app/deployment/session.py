@@ -376,12 +376,12 @@ class Session:
 
     def _say_taken_over(self) -> None:
         """Say, and keep for the report, that the process before this one ended without releasing its lease."""
-        before = self.lease.taken_from
-        if before is not None and before.id != self.holder.id:
-            text = (
-                f"`tpuctl {before.command}` of {before.who} was killed or cut off; this one takes its place"
-            )
-            self.sink(Event(self.clock.now(), EventKind.TAKEN_OVER, text))
+        before, over = self.lease.taken_from, self.records.current.outcome is not None
+        # At the deployment's end the loop on the VM stops its own machine, which may be gone before the lease is.
+        if before is None or before.id == self.holder.id or (over and before.command == LOOP):
+            return
+        text = f"{before.called} was killed or cut off; this one takes its place"
+        self.sink(Event(self.clock.now(), EventKind.TAKEN_OVER, text))
 
     def _check_record(self) -> None:
         check_record(self.choice, self.records, self.reporter, self.spec.name, self.folder)

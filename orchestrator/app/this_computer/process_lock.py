@@ -65,7 +65,7 @@ def _busy(holder: Holder) -> LeaseHeldError:
     # A watch keeps the settings that it began with, so it yields to new code and not to a new file.
     code = "; for new code: `tpuctl push`, to which it yields" if PUSH in holder.yields else ""
     return LeaseHeldError(
-        f"`tpuctl {holder.command}` of {holder.who}, process {holder.pid}, is working on this deployment",
+        f"{holder.called}, process {holder.pid}, is working on this deployment",
         hint=f"wait for it or stop it with Ctrl-C; then run the same command again{code}",
         changed="nothing was changed",
     )

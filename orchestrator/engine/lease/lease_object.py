@@ -254,7 +254,7 @@ class Lease:
             deletes = asker.command == "down"
             does = "is deleting the machines" if deletes else "works on this deployment now"
             aside = LeaseHeldError(
-                f"`tpuctl {asker.command}` of {asker.who} {does}; this {self.me.command} ends",
+                f"{asker.called} {does}; this {self.me.command} ends",
                 hint="see what it leaves: tpuctl status"
                 if deletes
                 else "run the same command again when it is done",
