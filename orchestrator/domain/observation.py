@@ -246,6 +246,8 @@ class Heartbeat:
     """Step of the checkpoint that was restored."""
     began_step: int | None = None
     """First step that the job reported after a restore; a smaller one means that it ignores its checkpoint."""
+    ignored_message: str = ""
+    """That it does, and why; empty while nothing says so."""
     attempt: int = 0
     attempts: int = 0
     """How often this machine has started the job."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import List, Optional
 
 from orchestrator.agent.attempt.save_pauses import SavePauses
+from orchestrator.agent.checkpoints.ignored import ignored_message
 from orchestrator.agent.context import AgentContext
+from orchestrator.agent.side_threads import say
 from orchestrator.agent.telemetry.progress import (
     COMMITS,
     EVENTS,
@@ -120,11 +122,12 @@ class ProgressTracker:
 
     def _record_first_step(self, step: int, resumed: Optional[int]) -> None:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
-        self._context.heartbeat.set(began_step=step)
         # If saves are only counted, the number is a guess and proves nothing.
         counted = bool(self._context.heartbeat.get("committed_counted"))
-        ignored = resumed is not None and step < resumed and not counted
-        text = f"the job begins at step {step}, but step {resumed} is restored: "
-        self._context.heartbeat.warn(
-            "resume", text + self._context.local.ignored_message(resumed) if ignored else ""
-        )
+        message = ""
+        if resumed is not None and step < resumed and not counted:
+            message = ignored_message(step, resumed, self._context.local.restored)
+        if message and message != self._context.heartbeat.get("ignored_message"):
+            say(message)
+            self._context.log.say(message)
+        self._context.heartbeat.set(began_step=step, ignored_message=message)

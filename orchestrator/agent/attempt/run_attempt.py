@@ -74,6 +74,7 @@ class AttemptRunner:
             committed_steps=[],
             step=None,
             began_step=None,
+            ignored_message="",
             loss=None,
             loss_step=None,
             rate=None,

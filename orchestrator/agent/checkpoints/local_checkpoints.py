@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import threading
@@ -11,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
+from orchestrator.agent.checkpoints.ignored import RestoredFiles
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.clock import Clock
@@ -117,6 +117,7 @@ class LocalCheckpoints:
         self._in_order = False
         self._headed_at = self._clock.monotonic()
         self.newest: Optional[int] = None
+        self.restored = RestoredFiles()
 
     def checkpoints(self) -> List[LocalCheckpoint]:
         """
@@ -165,14 +166,6 @@ class LocalCheckpoints:
     def chosen(self, step: int) -> Optional[LocalCheckpoint]:
         """Return the complete checkpoint of that step, None if it is not on this disk."""
         return next((one for one in reversed(self.checkpoints()) if one.complete and one.step == step), None)
-
-    def ignored_message(self, step: Optional[int]) -> str:
-        """Return why the job did not resume from *step*: refused by the framework, or never read."""
-        if not self._settings.in_bucket and step is not None:
-            with contextlib.suppress(OSError):
-                if self.chosen(step) is None:
-                    return "the framework has removed or replaced it, though its bytes are as they were saved"
-        return "it does not read it"
 
     def target(self) -> Optional[int]:
         """Return the training's last step as stored in the newest complete checkpoint."""

@@ -63,6 +63,7 @@ class Restorer:
         The format then makes the framework choose that step. Raise DamagedError if the bucket's copy differs
         from its manifest, SliceSizeError if the slice has another number of workers than the checkpoint.
         """
+        self._local.restored.remember(self._local.folder, ())
         if self._settings.checkpoints.in_bucket:
             step = attempt.resume_step
             return Restored("" if step is None else self._checkpoints.path_of(step), ())
@@ -81,6 +82,8 @@ class Restorer:
         save = _save_of(manifest, local.format.find(local.folder))
         notes += local.format.repair(local.folder, save)
         path = local.format.resume(str(local.folder), save)
+        names = (one.name for one in manifest.files)
+        local.restored.remember(local.folder / manifest.folder, names, manifest.format)
         return Restored(path, tuple(notes), counted=not manifest.proven)
 
     def discard(self, attempt: Attempt) -> None:

@@ -30,6 +30,7 @@ _UNKNOWN = (
     "xla_programs_restored", "xla_programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
+_TEXTS = ("progress_from", "save_pause_from", "message", "ignored_message", "image", *_UNCOMMITTED)
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
@@ -62,7 +63,7 @@ class HeartbeatContent:
             **dict.fromkeys(_UNKNOWN),
             **dict.fromkeys(("attempt", "attempts", "failures", "uncommitted_files", "uncommitted_bytes"), 0),
             **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
-            **dict.fromkeys(("progress_from", "save_pause_from", "message", "image", *_UNCOMMITTED), ""),
+            **dict.fromkeys(_TEXTS, ""),
             "schema": SCHEMA,
             "deployment": settings.deployment,
             "incarnation": settings.incarnation,

@@ -1,0 +1,72 @@
+"""A job that does not begin at the checkpoint that was restored for it: its agent says so, and why."""
+
+from pathlib import Path
+
+import pytest
+
+from orchestrator.agent.checkpoints.ignored import RestoredFiles, ignored_message
+from tests.agent.agent_lab import AgentLab
+
+PLAIN_SCRIPT = """
+import os, time, zipfile
+from pathlib import Path
+saved = Path(os.environ["TPUCTL_CHECKPOINT_DIR"]) / "ckpt_00050.npz"
+def save():
+    with zipfile.ZipFile(saved, "w") as file:
+        file.writestr("weights.npy", "trained")
+if os.environ["TPUCTL_RESUME"] and os.environ["DOES"] == "deletes":
+    saved.unlink()
+if os.environ["TPUCTL_RESUME"] and os.environ["DOES"] == "rewrites":
+    save()
+first = 51 if os.environ["TPUCTL_RESUME"] and os.environ["DOES"] == "resumes" else 20
+print(f"step {first} loss 0.6", flush=True)
+if not os.environ["TPUCTL_RESUME"]:
+    print("step 50 loss 0.5", flush=True)
+    save()
+time.sleep(600)  # until the test kills the machine
+"""
+IGNORES = (
+    "step 50 is restored, but the first step that the job reports is 20: it did not load that checkpoint, or "
+    "counts its steps anew"
+)
+COSTS = ". So every preemption costs all steps"
+
+
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("nothing", IGNORES + COSTS),
+        ("rewrites", f"{IGNORES}, and has written over it{COSTS}"),
+        ("deletes", f"{IGNORES}, and has deleted it{COSTS}"),
+        ("resumes", ""),
+    ],
+)
+def test_a_script_that_does_not_load_its_checkpoint_is_told_apart(
+    lab: AgentLab, does: str, said: str
+) -> None:
+    """In the report and in the log, as soon as it has a first step; no framework has a part in it."""
+    code = lab.put_bundle({"train.py": PLAIN_SCRIPT.encode()})
+    settings = {"CHECKPOINT_FORMAT": "auto", "BUNDLE": code, "_DOES": does}
+    first = lab.machine(**settings).start()
+    first.until_committed(50)
+    assert first.heartbeat()["ignored_message"] == ""
+    first.kill_all()
+
+    second = lab.machine("m1", INCARNATION=2, **settings).start()
+    second.until(lambda: second.heartbeat().get("began_step") is not None, "a step")
+    assert (second.heartbeat()["ignored_message"], second.heartbeat()["message"]) == (said, "")
+    second.until(lambda: f"--- {said} ---" in lab.log(2) if said else "step 51" in lab.log(2), "the log")
+    assert ("is restored, but" in lab.log(2)) == bool(said)
+    second.kill_all()
+
+
+def test_what_a_framework_refuses_is_not_blamed_on_the_script(tmp_path: Path) -> None:
+    """Orbax deletes what it takes for torn, and begins anew."""
+    (tmp_path / "50").mkdir()
+    (tmp_path / "50" / "array").write_bytes(b"x")
+    files = RestoredFiles()
+    files.remember(tmp_path, ["50/array"], "orbax")
+    assert ignored_message(20, 50, files) == IGNORES + COSTS
+    (tmp_path / "50" / "array").unlink()
+    said = ignored_message(20, 50, files)
+    assert "though its bytes were as saved: the framework has refused it, or the job has deleted it" in said
