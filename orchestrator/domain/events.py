@@ -28,6 +28,7 @@ class EventKind(str, Enum):
     WAITING = "waiting"
     PROGRESS = "progress"
     UNCOMMITTED = "uncommitted"
+    CHECKPOINT_IGNORED = "checkpoint-ignored"
     JOURNAL = "journal"
     INVARIANT = "invariant"
     DISK = "disk"

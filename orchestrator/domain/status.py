@@ -211,6 +211,7 @@ class DeploymentStatus:
     outcome: str | None
     message: str = ""
     uncommitted_message: str = ""
+    ignored_message: str = ""
     rescued_message: str = ""
     incarnation: int
     unused_incarnations: tuple[int, ...] = ()

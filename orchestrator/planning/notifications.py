@@ -17,7 +17,9 @@ from orchestrator.domain.observation import Heartbeat, World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import NotificationKind, Spec
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT
 from orchestrator.errors import TpuctlError
+from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.uncommitted import FETCH, uncommitted_text, unsaved_seconds
 
 BUDGET_WARNING = 0.8
@@ -99,11 +101,14 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
     if not heartbeats:
         return
     first = heartbeats[0]
+    ignored = ignored_text(heartbeats)
     data = {"incarnation": number, "zone": record.node.zone, "step": first.step}
     if all(heartbeat.phase is Phase.RUN for heartbeat in heartbeats) and len(heartbeats) == first.workers:
         if times == 0:
             machines = "1 machine" if first.workers == 1 else f"{first.workers} machines"
             yield "up", "up", f"the job runs on {machines} in {record.node.zone}", data
+        elif ignored:
+            yield "resumed", f"resumed-{number}", f"the job runs again in {record.node.zone}", data
         elif first.resumed_from is not None:
             text = f"the job continues from step {first.resumed_from} in {record.node.zone}"
             yield "resumed", f"resumed-{number}", text, {**data, "resumed_from": first.resumed_from}
@@ -111,6 +116,8 @@ def _machines(spec: Spec, world: World, record: Record) -> Iterator[_Found]:
             text = f"the job begins again at step 0 in {record.node.zone}: no checkpoint was saved"
             yield "resumed", f"resumed-{number}", text, data
     yield from _stalled(spec, world, record, heartbeats)
+    if ignored:
+        yield "stalled", f"ignored-{number}", f"{ignored}; {LOAD_CHECKPOINT}", data
     if any(unsaved_seconds(heartbeat) for heartbeat in heartbeats):
         text = uncommitted_text(spec.job.checkpoint, heartbeats)
         if text:

@@ -151,6 +151,7 @@ CASES = {
     "job.uncommitted": (
         "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "but in no checkpoint",
     ),
+    "job.ignores-checkpoint": ("job", observed(**report(ignored_message="step 50 is restored")), "step 50 is"),
     "saves.auto": (
         "saves",
         observed(

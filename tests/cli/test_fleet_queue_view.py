@@ -13,10 +13,10 @@ from tests.planning.worlds import NOW, heartbeat
 HOUR = 3600.0
 
 
-def queue_of(*states):
-    """Return the queue and the usage of a fleet whose tasks have trained for an hour and committed nothing."""
+def queue_of(*states, **fields):
+    """Return queue and usage of a fleet whose tasks trained for an hour, committed nothing and report *fields*."""
     submission = Submission("sweep", ({},) * len(states), JobSpec("x"), "b", "s", 0.0)
-    shown = heartbeat(timings={"first_step": NOW - HOUR})
+    shown = heartbeat(timings={"first_step": NOW - HOUR}, **fields)
     starts = {n: (TaskStart(n, 1, "demo-001", NOW - HOUR, shown),) for n in range(len(states))}
     history = JobHistory(submission, starts)
     tasks = tuple(TaskRow(n, state, {}) for n, state in enumerate(states))

@@ -18,8 +18,10 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unkno
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT
 from orchestrator.planning.deployment_outcome import OWN_STEPS
 from orchestrator.planning.deployment_state import was_started
+from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted_text
@@ -230,6 +232,10 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
         return ExplainedItem(
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
         )
+    ignored = ignored_text(heartbeats)
+    if decision.settled and ignored:
+        rule, when = LoopRule.JOB_IGNORES_CHECKPOINT, next_pass(facts)
+        return ExplainedItem("job", state, ignored, rule, evidence, "goes on", when, LOAD_CHECKPOINT)
     if decision.settled:
         return ExplainedItem("job", state, _runs(heartbeats), decision.rule, evidence, ok=True)
     return _waits(facts, state, decision, evidence)
@@ -271,6 +277,8 @@ def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
     parts = [f"worker {heartbeat.worker}{', ' if last else ': '}{last}{heartbeat.phase.value}"]
     parts += [f"step {heartbeat.step}"] if heartbeat.step is not None else []
     parts += [f"checkpoint at {checkpoint_name(heartbeat)}"] if heartbeat.committed_step is not None else []
+    if heartbeat.ignored_message:
+        parts.append(f"step {heartbeat.resumed_from} restored, first step {heartbeat.began_step}")
     parts += [f"attempt {heartbeat.attempts}"] if heartbeat.attempts > 1 else []
     parts += [heartbeat.message] if heartbeat.message else []
     return Evidence("heartbeat", heartbeat.updated, ", ".join(parts))

@@ -101,6 +101,9 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.JOB_UNCOMMITTED: (
         "While there is no checkpoint, a save that has been there for four heartbeats is reported."
     ),
+    LoopRule.JOB_IGNORES_CHECKPOINT: (
+        "A job whose first step is before the checkpoint that was restored for it is reported."
+    ),
     LoopRule.SAVES_AUTO: (
         f"The interval is sqrt(2 x save pause x time between interruptions), between {MIN_INTERVAL:g} s and "
         f"{MAX_INTERVAL / 3600:g} h."

@@ -36,6 +36,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.events import preemption, with_preemption
+from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
@@ -149,6 +150,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         outcome=plan.outcome.value if plan.outcome else None,
         message=plan.message,
         uncommitted_message=uncommitted_text(spec.job.checkpoint, heartbeats),
+        ignored_message=ignored_text(heartbeats),
         rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
         unused_incarnations=unused_incarnations(record),

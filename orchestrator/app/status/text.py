@@ -2,6 +2,7 @@
 
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -157,3 +158,24 @@ def next_pass_text(status: DeploymentStatus) -> str:
         return "now"
     # The cloud does not tell when the watcher made its last pass.
     return f"{'within' if asked else 'in'} {span_text(when)}"
+
+
+def running_texts(status: DeploymentStatus, cure: str) -> tuple[str, ...]:
+    """Return what to do while a job runs and nothing is waited for; *cure* starts the watcher that it lacks."""
+    run = (f"run: {cure}",) if cure else ()
+    if status.ignored_message:
+        return (*run, LOAD_CHECKPOINT)
+    wait = next_pass_text(status)
+    checks = f"; the watcher checks again {wait}" if wait else ""
+    return run or (f"nothing to do while the job runs{checks}",)
+
+
+def start_text(status: DeploymentStatus) -> str:
+    """Return how a deployment that is not up goes on."""
+    if status.state is DeploymentState.REMAINING:
+        return "`tpuctl down` deletes the machines that are left, `tpuctl up` starts the job again"
+    if status.state is DeploymentState.DELETED:
+        return "`tpuctl up` starts over, with a cost from 0; `tpuctl cost` keeps this sum"
+    if status.state is DeploymentState.DOWN:
+        return "`tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
+    return "`tpuctl up` starts it"

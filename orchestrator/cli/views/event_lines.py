@@ -28,12 +28,14 @@ if TYPE_CHECKING:
 COLOURS: dict[str, str] = {
     EventKind.PREEMPTED: "red", EventKind.STARTED_OVER: "red", EventKind.INVARIANT: "red",
     EventKind.REFUSED: "yellow", EventKind.FAILURE: "yellow", EventKind.UNCOMMITTED: "yellow",
+    EventKind.CHECKPOINT_IGNORED: "yellow",
     EventKind.READY: "green", EventKind.VM_RUNNING: "green",
 }  # fmt: skip
 MARKS: dict[str, str] = {
     EventKind.READY: "✓", EventKind.VM_RUNNING: "✓",
     EventKind.PREEMPTED: "✗", EventKind.STARTED_OVER: "✗", EventKind.INVARIANT: "✗",
     EventKind.REFUSED: "!", EventKind.FAILURE: "!", EventKind.UNCOMMITTED: "!",
+    EventKind.CHECKPOINT_IGNORED: "!",
 }  # fmt: skip
 """A sign before an event on a terminal, so that no meaning is in the colour alone."""
 STYLES: dict[Style, str] = {

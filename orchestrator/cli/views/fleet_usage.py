@@ -11,11 +11,13 @@ from orchestrator.app.fleet.queue import Queue
 from orchestrator.app.fleet.usage import QueueObserver
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
+from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, steps_redone
 from orchestrator.planning.fleet.gate import Gate, Hold
 from orchestrator.planning.fleet.tasks import OPEN, JobRow, TaskRow, TaskState
 from orchestrator.planning.fleet.users import NORMAL
+from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.uncommitted import uncommitted_text
 from orchestrator.report.results_table import ResultsTable, Value
 
@@ -106,6 +108,7 @@ def queue_body(found: Queue, usage: FleetUsage) -> dict[str, Any]:
                     "steps_redone": steps_redone(history, task.number),
                     "usd": round(usage.cost.tasks.get((job.name, task.number), Amount()).usd, 6),
                     "uncommitted_message": _uncommitted(usage, job, task),
+                    "ignored_message": _ignored(usage, job, task),
                 }
             )  # fmt: skip
         jobs.append(
@@ -140,18 +143,28 @@ def _restarts(usage: FleetUsage, job: JobRow, task: TaskRow) -> int:
 
 def _uncommitted(usage: FleetUsage, job: JobRow, task: TaskRow) -> str:
     """Return what a running task has done that is in no checkpoint, "" if nothing says so."""
-    history = usage.job(job.name)
-    heartbeat = history.last_heartbeat(task.number)
-    if task.state is not TaskState.RUNNING or heartbeat is None:
-        return ""
-    return uncommitted_text(history.submission.job.checkpoint, [heartbeat])
+    return uncommitted_text(usage.job(job.name).submission.job.checkpoint, _running_report(usage, job, task))
 
 
-def _uncommitted_lines(job: JobRow, usage: FleetUsage) -> list[str]:
+def _ignored(usage: FleetUsage, job: JobRow, task: TaskRow) -> str:
+    """Return that a running task has not loaded its checkpoint, "" if nothing says so."""
+    return ignored_text(_running_report(usage, job, task))
+
+
+def _running_report(usage: FleetUsage, job: JobRow, task: TaskRow) -> list[Heartbeat]:
+    """Return the last report of a task that runs, if there is one."""
+    heartbeat = usage.job(job.name).last_heartbeat(task.number)
+    return [heartbeat] if task.state is TaskState.RUNNING and heartbeat is not None else []
+
+
+def _save_lines(job: JobRow, usage: FleetUsage) -> list[str]:
     """Return a line for the first task that saves in vain, with how many others do: they run the same program."""
-    found = [(task.number, text) for task in job.tasks if (text := _uncommitted(usage, job, task))]
-    rest = f"; {len(found) - 1} more of its tasks too" if len(found) > 1 else ""
-    return [f"{job.name}/{number}: {text}{rest}" for number, text in found[:1]]
+    lines = []
+    for text_of in (_ignored, _uncommitted):
+        found = [(task.number, text) for task in job.tasks if (text := text_of(usage, job, task))]
+        rest = f"; {len(found) - 1} more of its tasks too" if len(found) > 1 else ""
+        lines += [f"{job.name}/{number}: {text}{rest}" for number, text in found[:1]]
+    return lines
 
 
 def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) -> list[str]:
@@ -170,7 +183,7 @@ def _queue_lines(found: Queue, usage: FleetUsage, width: int, *, tasks: bool) ->
         if job.count(TaskState.WAITING) and (note := _note(found.gates[job.name]))
     ]
     lines += [f"{lack.task.job}/{lack.task.number} {lack.text}" for lack in found.lacks.values()]
-    lines += [line for job in found.jobs for line in _uncommitted_lines(job, usage)]
+    lines += [line for job in found.jobs for line in _save_lines(job, usage)]
     lines += [
         f"Uncommitted files: tpuctl fleet fetch {job.name} --uncommitted"
         for job in found.jobs

@@ -15,6 +15,8 @@ from orchestrator.domain.observation import Heartbeat, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT
+from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.uncommitted import checkpoint_name, uncommitted_text
 
@@ -50,6 +52,7 @@ class ProgressLine:
         self._at = 0.0
         self._line_interval = FIRST_LINE_INTERVAL
         self._uncommitted = ""
+        self._ignored: tuple[object, ...] = ()
 
     def graceful_stop(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
         """Call *stop* at the first Ctrl-C in the block; the second one ends it at once."""
@@ -87,6 +90,11 @@ class ProgressLine:
         if uncommitted and uncommitted != self._uncommitted:
             self._printer(Event(at, EventKind.UNCOMMITTED, uncommitted))
         self._uncommitted = uncommitted
+        ignored = ignored_text(heartbeats)
+        # Once for each start: the next one may say the same.
+        if ignored and (slowest.incarnation, slowest.attempt, ignored) != self._ignored:
+            self._ignored = slowest.incarnation, slowest.attempt, ignored
+            self._printer(Event(at, EventKind.CHECKPOINT_IGNORED, f"{ignored}; {LOAD_CHECKPOINT}"))
         if self._is_news(slowest, at):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, EventKind.PROGRESS, text))

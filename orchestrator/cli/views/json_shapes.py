@@ -156,7 +156,7 @@ KINDS: Mapping[str, Any] = {
                     {
                         "number": int, "state": str, "node": str, "restarts": int, "parameters": table(str),
                         "step": maybe(int), "loss": maybe(float), "steps_redone": maybe(int), "usd": float,
-                        "uncommitted_message": str,
+                        "uncommitted_message": str, "ignored_message": str,
                     }
                 ],
                 "usd": float, "node_seconds": float, "eta_s": maybe(float), "shortage?": str,
@@ -187,7 +187,7 @@ KINDS: Mapping[str, Any] = {
     "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str,
-        "uncommitted_message?": str, "rescued_message?": str, "incarnation": int,
+        "uncommitted_message?": str, "ignored_message?": str, "rescued_message?": str, "incarnation": int,
         "unused_incarnations?": [int], "preemptions": int, "usd": float,
         "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],

@@ -12,7 +12,9 @@ from orchestrator.app.status.text import (
     first_command,
     job_text,
     next_pass_text,
+    running_texts,
     share_done,
+    start_text,
     state_text,
     worker_text,
 )
@@ -244,7 +246,10 @@ def _limit(status: DeploymentStatus) -> str:
 
 def _uncommitted(status: DeploymentStatus) -> list[Field]:
     """Return lines about files that nothing commits, and about those in the bucket beside checkpoints."""
-    found = {"uncommitted": status.uncommitted_message, "rescued": status.rescued_message}
+    found = {
+        "not loaded": status.ignored_message, "uncommitted": status.uncommitted_message,
+        "rescued": status.rescued_message,
+    }  # fmt: skip
     return [Field(label, text) for label, text in found.items() if text]
 
 
@@ -284,7 +289,7 @@ def _sidecars(status: DeploymentStatus) -> list[Field]:
 def _end(status: DeploymentStatus) -> list[Field]:
     """Return lines about the watcher, the end, and the next steps."""
     if not status.up and not status.outcome and not _watcher_runs(status):
-        return [Field("next", _start(status))]
+        return [Field("next", start_text(status))]
     lines = [Field("watcher", text)] if (text := watcher_text(status)) else []
     cure = _watcher_cure(status)
     if cure:
@@ -308,25 +313,12 @@ def _end(status: DeploymentStatus) -> list[Field]:
             text = one.text if wait else f"{replace(one, in_s=None).text} ({when_text})"
         lines.append(Field(label, text))
     if not status.upcoming and not status.outcome:
-        checks = f"; the watcher checks again {wait}" if wait else ""
-        does = f"run: {cure[1]}" if cure else f"nothing to do while the job runs{checks}"
-        lines.append(Field("next", does))
+        lines += [Field("next", text) for text in running_texts(status, cure[1] if cure else "")]
     if status.outcome in {"done", "uncommitted"} and not status.upcoming:
         lines += _after(status.resources, uncommitted=status.outcome == "uncommitted")
     if status.ttl_remaining_s is not None:
         lines.append(Field("expires", f"in {span_text(status.ttl_remaining_s)} at the latest (watch.ttl)"))
     return lines
-
-
-def _start(status: DeploymentStatus) -> str:
-    """Return how a deployment that is not up goes on."""
-    if status.state is DeploymentState.REMAINING:
-        return "`tpuctl down` deletes the machines that are left, `tpuctl up` starts the job again"
-    if status.state is DeploymentState.DELETED:
-        return "`tpuctl up` starts over, with a cost from 0; `tpuctl cost` keeps this sum"
-    if status.state is DeploymentState.DOWN:
-        return "`tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
-    return "`tpuctl up` starts it"
 
 
 def _after(rows: Sequence[ResourceStatus], *, uncommitted: bool) -> list[Field]:
