@@ -41,7 +41,7 @@ COSTS = ". So every preemption costs all steps"
         ("resumes", ""),
     ],
 )
-def test_a_script_that_does_not_load_its_checkpoint_is_told_apart(
+def test_a_script_that_does_not_load_its_checkpoint_is_reported_with_what_it_did(
     lab: AgentLab, does: str, said: str
 ) -> None:
     """In the report and in the log, as soon as it has a first step; no framework has a part in it."""
