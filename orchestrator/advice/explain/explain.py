@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unkno
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
-from orchestrator.domain.text.hints import LOAD_CHECKPOINT
+from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT
 from orchestrator.planning.deployment_outcome import OWN_STEPS
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.ignored import ignored_text
@@ -36,9 +36,7 @@ _ENDS = {
 _DO = {
     Outcome.DONE: "`tpuctl down` deletes the machines that are left; the data stays",
     Outcome.UNCOMMITTED: f"`{FETCH}`; then save as the format wants, or choose another one, and: tpuctl up",
-    Outcome.FAILED: "`tpuctl logs` shows why; fix it, then: tpuctl up",
-    Outcome.LIMIT_REACHED: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
-    Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
+    **AFTER_END,
 }
 _FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCOMMITTED: FETCH}
 

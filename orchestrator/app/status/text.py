@@ -2,7 +2,7 @@
 
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
-from orchestrator.domain.text.hints import LOAD_CHECKPOINT
+from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -179,3 +179,22 @@ def start_text(status: DeploymentStatus) -> str:
     if status.state is DeploymentState.DOWN:
         return "`tpuctl up` goes on; `tpuctl down --delete-data` deletes the data in the bucket too"
     return "`tpuctl up` starts it"
+
+
+def end_texts(status: DeploymentStatus) -> tuple[str, ...]:
+    """Return what the user may do after the end, if anything is left."""
+    there = {row.kind for row in status.resources if row.state != "absent"}
+    fetches = {
+        "done": "`tpuctl checkpoints fetch` copies the model",
+        "uncommitted": "`tpuctl checkpoints fetch --uncommitted` copies what the job saved",
+    }
+    unhappy = {outcome.value: text for outcome, text in AFTER_END.items()}.get(status.outcome or "")
+    fetch = fetches.get(status.outcome or "")
+    texts = [f"{fetch} to this computer"] if fetch and "bucket" in there else []
+    texts += [unhappy] if unhappy else []
+    if there - {"bucket"}:
+        texts.append("`tpuctl down` deletes the machines that are left; the bucket stays")
+    elif texts and not unhappy:
+        # Not after a failure, which the next `up` can go on from.
+        texts.append("`tpuctl down --delete-data` deletes the bucket and all in it")
+    return tuple(texts)

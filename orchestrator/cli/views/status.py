@@ -9,6 +9,7 @@ import click
 
 from orchestrator.app.status.text import (
     checkpoint_text,
+    end_texts,
     first_command,
     job_text,
     next_pass_text,
@@ -314,29 +315,11 @@ def _end(status: DeploymentStatus) -> list[Field]:
         lines.append(Field(label, text))
     if not status.upcoming and not status.outcome:
         lines += [Field("next", text) for text in running_texts(status, cure[1] if cure else "")]
-    if status.outcome in {"done", "uncommitted"} and not status.upcoming:
-        lines += _after(status.resources, uncommitted=status.outcome == "uncommitted")
+    if status.outcome and not status.upcoming:
+        lines += [Field("next", text) for text in end_texts(status)]
     if status.ttl_remaining_s is not None:
         lines.append(Field("expires", f"in {span_text(status.ttl_remaining_s)} at the latest (watch.ttl)"))
     return lines
-
-
-def _after(rows: Sequence[ResourceStatus], *, uncommitted: bool) -> list[Field]:
-    """Return what the user may do after the job is done, if anything is left."""
-    there = {row.kind for row in rows if row.state != "absent"}
-    fetch = (
-        "`tpuctl checkpoints fetch --uncommitted` copies what the job saved"
-        if uncommitted
-        else "`tpuctl checkpoints fetch` copies the model"
-    )
-    lines = [Field("next", f"{fetch} to this computer")] if "bucket" in there else []
-    if there - {"bucket"}:
-        return [*lines, Field("next", "`tpuctl down` deletes the machines that are left; the bucket stays")]
-    return (
-        [*lines, Field("next", "`tpuctl down --delete-data` deletes the bucket and all in it")]
-        if lines
-        else []
-    )
 
 
 def watcher_text(status: DeploymentStatus) -> str:

@@ -1,6 +1,14 @@
 """Hints that several outputs give."""
 
+from orchestrator.domain.plan import Outcome
+
 LOAD_CHECKPOINT = (
     "let the script load the newest checkpoint and its step from $TPUCTL_CHECKPOINT_DIR (`tpuctl rehearse` shows "
     "whether it does), then: tpuctl push"
 )
+AFTER_END = {
+    Outcome.FAILED: "`tpuctl logs` shows why; fix it, then: tpuctl up",
+    Outcome.LIMIT_REACHED: "raise watch.budget_usd or watch.ttl, then: tpuctl up",
+    Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
+}
+"""How a deployment goes on after an unhappy end."""
