@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
 
 MAX_TRAININGS = 32
 """Trainings that a heartbeat names; the oldest ones are joined."""
@@ -62,6 +62,19 @@ def trainings(body: Mapping[str, Any]) -> List[Training]:
         if last is not None:
             found.append(stored_training(list(last)))
     return found
+
+
+def first_timings(body: Mapping[str, Any]) -> Dict[str, float]:
+    """
+    Return the times of the first attempt on a machine that made a step, from a stored heartbeat.
+
+    {} if there is none yet, or if an earlier agent has overwritten them; foreign values are no times.
+    """
+    times = body.get("first_timings") or ({} if body.get("trained") else body.get("timings"))
+    if not isinstance(times, dict) or "first_step" not in times:
+        return {}
+    numbers = (isinstance(at, (int, float)) and not isinstance(at, bool) for at in times.values())
+    return dict(times) if all(numbers) and all(0 <= at < 1e15 for at in times.values()) else {}
 
 
 def joined(found: List[Training]) -> List[Training]:

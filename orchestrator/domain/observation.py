@@ -303,7 +303,8 @@ class Heartbeat:
     host_keys: tuple[str, ...] = ()
     """Public SSH host keys of the machine."""
     timings: Mapping[str, float] = field(default_factory=dict)
-    """Seconds since the epoch of boot, unpacked, setup_done, restored, spawned, first_step and others."""
+    first_timings: Mapping[str, float] = field(default_factory=dict)
+    """Seconds since the epoch of boot, setup_done, restored and others; those of the first attempt with a step."""
     trained: tuple[Training, ...] = ()
     """What earlier attempts have trained on this machine; an older agent names none."""
     script: bool = False

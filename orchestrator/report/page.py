@@ -20,7 +20,8 @@ from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses, with_reported_points
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, USE_TEXTS, Summary, redone_texts
+from orchestrator.report.recoveries import HEADINGS, LEGEND, PARTS, without_row
+from orchestrator.report.summary import UNKNOWN, USE_TEXTS, Summary, redone_texts
 from orchestrator.report.timeline import MarkKind, Timeline, timeline
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def page(facts: PageFacts, live: LiveFacts | None = None) -> str:
         "has_steps": facts.summary.steps is not None,
         "wall": facts.summary.wall_s,
         "recoveries": facts.summary.recoveries,
+        "recovery_gap": without_row(facts.summary.recoveries, facts.summary.preemptions),
         "parts": PARTS,
         "headings": HEADINGS,
         "legend": " ".join(LEGEND),

@@ -10,25 +10,14 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind, change_word
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
-from orchestrator.domain.start_times import prepared_at, ready_at
 from orchestrator.pricing.use_spans import BEFORE, Use
+from orchestrator.report.recoveries import Recovery, recoveries_of, time_of
 
 COMMITS = "commits"
 """Value of `Heartbeat.progress_from` for a job whose steps are known from its saves only."""
 UNNOTICED = 2.0
 """Seconds that a machine may take to notice a save, or to bring a report into the bucket."""
 LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STOPPING})
-PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "compile")
-HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
-"""What people read above each part; `--json` has the part's name."""
-LEGEND = (
-    "detect: from the last report of the lost TPU until its end is seen;",
-    "decide, create: until the new TPU is requested and boots; code: it gets the",
-    "job's code and tpuctl's; packages: it gets those of an earlier TPU;",
-    "setup: it runs the commands of job.setup (0: not needed); restore: it gets the",
-    "rest of the checkpoint; first step: start, imports, data, compiling",
-)
-"""Explains the parts, in lines of at most 78 columns."""
 UNKNOWN = "not known"
 USE_TEXTS = {
     Use.TRAINING: "steps that count",
@@ -40,29 +29,6 @@ USE_TEXTS = {
     Use.STORAGE: "what the bucket holds",
 }
 """Says to people what each use of paid time is."""
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """
-    One recovery, in seconds by part.
-
-    detect: from the last sign of life until the preemption is observed; decide: until the create call;
-    create: until the first line of the new machine's startup script (the cloud's part); fetch: agent and
-    code; unpack: what an earlier machine installed and compiled; setup: the setup command, 0 if none ran;
-    restore: the rest of the checkpoint; compile: from then to the job's first new step, mostly imports, data and
-    XLA's compile. The programs are as in `Heartbeat`.
-    """
-
-    incarnation: int
-    parts_s: dict[str, float]
-    xla_programs_restored: int | None = None
-    xla_programs_compiled: int | None = None
-
-    @property
-    def total_s(self) -> float:
-        """Return the seconds from the last sign of life to the first new step."""
-        return sum(self.parts_s.values())
 
 
 @dataclass(frozen=True)
@@ -94,7 +60,7 @@ class Summary:
 
     def as_dict(self) -> dict[str, object]:
         """Return the summary as `--json` prints it."""
-        return {**asdict(self), "recoveries": [{**asdict(r), "total_s": r.total_s} for r in self.recoveries]}
+        return asdict(self)
 
 
 def summarise(
@@ -122,7 +88,6 @@ def summarise(
     redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in again)
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(heartbeat) for heartbeat in started)
-    recoveries = [_recovery(before, after, events) for before, after in ways]
     untold = [
         _untold(before, after, events, heartbeat_interval) for before, after in again if _trained_on(before)
     ]
@@ -134,7 +99,7 @@ def summarise(
         preemptions=preemptions,
         steps_redone=known,
         steps_redone_is_lower_bound=bool(untold),
-        recoveries=tuple(r for r in recoveries if r is not None),
+        recoveries=recoveries_of(mine, events, begun),
         goodput=min(1.0, trained / wall) if wall and counted else None,
         wall_s=wall,
         usd=usd,
@@ -208,9 +173,9 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], interv
     It may have trained on, at its last rate, until its preemption was observed, but not until its next report
     or the end of its next commit, which are missing. What it committed meanwhile was kept.
     """
-    observed = _time(events, EventKind.PREEMPTED, before.incarnation)
+    observed = time_of(events, EventKind.PREEMPTED, before.incarnation)
     if observed is None:
-        observed = _time(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
+        observed = time_of(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
     if not before.rate or observed is None or before.step is None:
         return None
     age = before.updated - before.timings.get("spawned", -inf)
@@ -229,39 +194,3 @@ def _untold(before: Heartbeat, after: Heartbeat, events: Sequence[Event], interv
 def _last_step(heartbeat: Heartbeat) -> int | None:
     """Return the last known step, which may be that of a save after the last heartbeat."""
     return max((n for n in (heartbeat.step, heartbeat.committed_step) if n is not None), default=None)
-
-
-def _recovery(before: Heartbeat, after: Heartbeat, events: Sequence[Event]) -> Recovery | None:
-    """
-    Return the recovery from one incarnation to the next, or None if one of its times is missing.
-
-    A job that was restarted on the same machine has overwritten the times of its first start.
-    """
-    observed = _time(events, EventKind.PREEMPTED, before.incarnation)
-    created = _time(events, change_word(Kind.NODE, Verb.CREATE), after.incarnation)
-    times = after.timings
-    if created is None or after.attempt > 1 or not {"boot", "fetched", "spawned", "first_step"} <= set(times):
-        return None
-    observed = created if observed is None else observed
-    ready = ready_at(times) or times["fetched"]
-    began = min(ready, times.get("setup_began", ready))
-    unpacks = min(began, times["unpack_began"]) if "unpacked" in times and "unpack_began" in times else began
-    marks = (
-        before.updated,
-        observed,
-        created,
-        times["boot"],
-        max(times["boot"], unpacks),
-        max(times["boot"], began),
-        ready,
-        max(ready, prepared_at(times) or ready),
-        times["first_step"],
-    )
-    spans = [max(0.0, b - a) for a, b in pairwise(marks)]
-    parts = dict(zip(PARTS, spans, strict=True))
-    return Recovery(after.incarnation, parts, after.xla_programs_restored, after.xla_programs_compiled)
-
-
-def _time(events: Sequence[Event], kind: str, incarnation: int) -> float | None:
-    found = [e.at for e in events if e.kind == kind and e.data.get("incarnation") == incarnation]
-    return found[0] if found else None

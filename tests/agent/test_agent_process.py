@@ -131,6 +131,9 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab)
     assert (attempt, start) == (1, 0)
     assert reached >= 10
     assert began < until < heartbeat["timings"]["spawned"]
+    # As well as the times of its first start, by which a recovery is measured.
+    assert heartbeat["first_timings"]["first_step"] == began
+    assert set(heartbeat["first_timings"]) == set(heartbeat["timings"])
 
 
 def test_sigterm_leads_to_a_last_commit(lab: AgentLab) -> None:

@@ -30,7 +30,8 @@ from orchestrator.domain.text.amounts import saved_text
 from orchestrator.domain.wait import Wait
 from orchestrator.errors import NotFoundError, QuotaError, RemoteError
 from orchestrator.planning.tpu.next_zone import quota_wait
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, Recovery, Summary
+from orchestrator.report.recoveries import HEADINGS, LEGEND, PARTS, Recovery
+from orchestrator.report.summary import Summary
 
 T0 = 1_800_000_000.0
 SPEC = read(
@@ -342,7 +343,7 @@ def test_status_lines_fit_eighty_columns():
 
 def test_the_summary_says_all_figures_within_eighty_columns():
     """Steps, loss, preemptions, steps redone, recovery by part, goodput, cost."""
-    ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 5, 1) for n in (2, 3))
+    ways = tuple(Recovery(n, dict.fromkeys(PARTS, 100.0 * n), 800.0 * n, 5, 1) for n in (2, 3))
     summary = Summary(
         400, 2.4817, 2, 17, True, ways, 0.46, 3700.0, 0.0438, 12.1332, upper_steps_redone=57, upper_usd=4.1
     )

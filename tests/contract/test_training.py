@@ -1,6 +1,6 @@
 """When a machine has trained, over all attempts of the job on it."""
 
-from orchestrator.contract.training import MAX_TRAININGS, Training, joined, trainings
+from orchestrator.contract.training import MAX_TRAININGS, Training, first_timings, joined, trainings
 
 BODY = {
     "attempt": 2, "progress_at": 90.0, "resumed_from": 40, "step": 70, "timings": {"first_step": 60.0},
@@ -35,3 +35,14 @@ def test_the_oldest_ones_become_one():
     assert len(found) == MAX_TRAININGS
     assert (found[0].began_at, found[0].from_step, found[0].to_step) == (10.0, 1, 4)
     assert found[1:] == many[3:]
+
+
+def test_the_times_of_the_first_attempt_with_a_step_stay():
+    """An older agent has replaced them; foreign values are none."""
+    first = {"boot": 5.0, "first_step": 10.0}
+    assert first_timings({**BODY, "first_timings": first}) == first
+    assert first_timings({"timings": first}) == first
+    assert first_timings({"timings": {"boot": 5.0}}) == {}
+    assert first_timings(BODY) == {}
+    for odd in ([], 7, {"first_step": "x"}, {"first_step": float("nan")}, {"first_step": True}):
+        assert first_timings({**BODY, "first_timings": odd}) == {}

@@ -14,7 +14,6 @@ from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0
 CERTAIN = "3 are certain; about 40 more may have been made after the last report of a lost TPU"
-TIMES = {"boot": T + 30, "fetched": T + 32, "restored": T + 35, "spawned": T + 36, "first_step": T + 40}
 
 
 def heartbeat(incarnation, step, resumed_from=None, **more):
@@ -120,70 +119,11 @@ def test_a_machine_on_which_the_job_could_not_start_hides_nothing():
     assert (found.steps_redone, found.goodput) == (None, None)
 
 
-def test_a_recovery_is_shown_by_its_parts():
-    """From the last sign of life to the first new step, without a gap."""
-    events = [
-        Event(T + 3, "preempted", "", {"incarnation": 1}),
-        Event(T + 4, "tpu-create", "", {"incarnation": 2}),
-    ]
-    (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=TIMES)], events).recoveries
-    assert way.parts_s["detect"] == 3
-    assert way.parts_s["decide"] == 1
-    assert way.parts_s["create"] == 26
-    assert (way.parts_s["fetch"], way.parts_s["setup"]) == (2, 0)
-    assert (way.parts_s["restore"], way.parts_s["compile"]) == (3, 5)
-    assert way.total_s == pytest.approx(40)
-
-
-def test_a_recovery_with_a_missing_mark_is_skipped():
-    """Half a measurement is none."""
-    assert summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings={"boot": T})]).recoveries == ()
-
-
 def test_goodput_is_a_share():
     """Between nothing and one, also when clocks disagree."""
     assert summary([heartbeat(1, 57)], wall=1, trained=1000.0).goodput == 1.0
     assert summary([heartbeat(1, 57)], wall=60, trained=15.0).goodput == 0.25
     assert summary([], wall=0).goodput is None
-
-
-def test_setup_has_a_part_of_its_own():
-    """A checkpoint of three bytes was said to take 78 s to restore, which were pip's."""
-    times = {
-        **TIMES,
-        "setup_began": T + 32.5,
-        "setup_done": T + 110,
-        "spawned": T + 111,
-        "first_step": T + 140,
-    }
-    events = [Event(T, "tpu-create", "", {"incarnation": 2})]
-    (way,) = summary([heartbeat(1, 57), heartbeat(2, 100, 50, timings=times)], events).recoveries
-    assert [way.parts_s[part] for part in ("fetch", "setup", "restore", "compile")] == [2.5, 77.5, 0, 30]
-    assert way.total_s == pytest.approx(140)
-
-
-def test_what_comes_back_has_a_part_of_its_own():
-    """It lies between the code and the setup; the counts of compiled programs go along."""
-    marks = {
-        "unpack_began": 32,
-        "unpacked": 36,
-        "setup_began": 36.5,
-        "setup_done": 38,
-        "spawned": 39,
-        "first_step": 42,
-    }
-    times = {**TIMES, **{name: T + at for name, at in marks.items()}}
-    events = [Event(T, "tpu-create", "", {"incarnation": 2})]
-    warm = heartbeat(2, 100, 50, timings=times, xla_programs_restored=7, xla_programs_compiled=1)
-    (way,) = summary([heartbeat(1, 57), warm], events).recoveries
-    assert [way.parts_s[part] for part in ("fetch", "unpack", "setup", "restore", "compile")] == [
-        2,
-        4.5,
-        1.5,
-        0,
-        4,
-    ]
-    assert (way.xla_programs_restored, way.xla_programs_compiled) == (7, 1)
 
 
 UNREPORTED = {"boot": T, "fetched": T + 1, "spawned": T + 2}

@@ -20,7 +20,7 @@ from orchestrator.contract.json_values import json_value
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.contract.replacing import write_atomically
-from orchestrator.contract.training import Training, joined, trainings
+from orchestrator.contract.training import Training, first_timings, joined, trainings
 
 SCHEMA = 1
 _UNKNOWN = (
@@ -56,6 +56,7 @@ class HeartbeatContent:
         self.changes = 0
         self._warnings: Dict[str, str] = {}
         self._timings: Dict[str, float] = {}
+        self._first_timings: Dict[str, float] = {}
         self._trained: List[Training] = []
         self._trained_before: List[Training] = []
         self._interval = settings.heartbeat_interval
@@ -96,17 +97,20 @@ class HeartbeatContent:
         with self._lock:
             for key in _INHERITED:
                 self._fields[key] = self._fields[key] or before.get(key) or 0
+            self._first_timings = first_timings(before) or self._first_timings
             # What was trained before the agent was replaced, as by a push, counts as well.
             self._trained_before = trainings(before)
 
     def close_attempt(self) -> None:
         """Keep the times of the last attempt's training, which the next one overwrites."""
         with self._lock:
+            self._first_timings = first_timings(self._with_trainings(self._trained))
             self._trained = joined(trainings(self._with_trainings(self._trained)))
 
     def _with_trainings(self, trained: List[Training]) -> Dict[str, Any]:
         listed = [list(one) for one in trained]
-        return dict(self._fields, timings=dict(self._timings), trained=listed)
+        first = dict(self._first_timings)
+        return dict(self._fields, timings=dict(self._timings), first_timings=first, trained=listed)
 
     def get(self, name: str) -> Any:
         """Return one field of the next heartbeat; raise KeyError if there is no such field."""

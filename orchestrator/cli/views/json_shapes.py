@@ -61,9 +61,10 @@ _SAFETY_NET = {"name": str, "active": bool, "message": str}
 _RECOVERY = {
     "incarnation": int,
     "parts_s": table(float),
-    "total_s": float,
+    "total_s": maybe(float),
     "xla_programs_restored": maybe(int),
     "xla_programs_compiled": maybe(int),
+    "message": str,
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),

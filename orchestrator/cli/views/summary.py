@@ -4,7 +4,8 @@ from textwrap import wrap
 
 from orchestrator.cli.console import put
 from orchestrator.domain.text.amounts import saved_text, short_span_text, span_text, usd_range_text, usd_text
-from orchestrator.report.summary import HEADINGS, LEGEND, PARTS, UNKNOWN, Summary, redone_texts
+from orchestrator.report.recoveries import HEADINGS, LEGEND, PARTS, without_row
+from orchestrator.report.summary import UNKNOWN, Summary, redone_texts
 
 WIDTH = 80
 NUMBER = 6
@@ -64,19 +65,29 @@ def redone_text(summary: Summary) -> str:
     return f"{count} ({why})" if why else count
 
 
+def _indented(text: str) -> list[str]:
+    return wrap(text, WIDTH, initial_indent="  ", subsequent_indent="    ")
+
+
 def _recovery_lines(summary: Summary) -> list[str]:
     """Return a table of the recoveries, in seconds."""
+    missing = without_row(summary.recoveries, summary.preemptions)
+    last = _indented(missing) if missing else []
     if not summary.recoveries:
-        return []
+        return last
     heads = ("total", *(HEADINGS[name] for name in PARTS))
     widths = [max(len(head), NUMBER) + 1 for head in heads]
     cells = "".join(f"{head:>{width}}" for head, width in zip(heads, widths, strict=True))
     lines = ["  recovery, in seconds; a row names the new TPU", f"{'':8}{cells}"]
     for recovery in summary.recoveries:
-        figures = (recovery.total_s, *(recovery.parts_s[name] for name in PARTS))
-        cells = "".join(f"{seconds:{width}.1f}" for seconds, width in zip(figures, widths, strict=True))
+        figures = (recovery.total_s, *(recovery.parts_s.get(name) for name in PARTS))
+        texts = ("-" if seconds is None else f"{seconds:.1f}" for seconds in figures)
+        cells = "".join(f"{text:>{width}}" for text, width in zip(texts, widths, strict=True))
         lines.append(f"  {f'TPU #{recovery.incarnation}':<6}{cells}")
-    lines += [f"  {line}" for line in LEGEND]
+    for recovery in summary.recoveries:
+        if recovery.message:
+            lines += _indented(f"-: of TPU #{recovery.incarnation}: {recovery.message}")
+    lines += [*last, *(f"  {line}" for line in LEGEND)]
     back = sum(one.xla_programs_restored or 0 for one in summary.recoveries)
     if back:
         again = sum(one.xla_programs_compiled or 0 for one in summary.recoveries)

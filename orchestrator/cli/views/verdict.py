@@ -12,7 +12,7 @@ from orchestrator.advice.rehearsal.verdict import Crash, RehearsalResult, Rehear
 from orchestrator.app.rehearsal.rehearse import Rehearsed
 from orchestrator.cli.console import columns, print_json, wrapped
 from orchestrator.domain.plan import Outcome
-from orchestrator.report.summary import HEADINGS
+from orchestrator.report.recoveries import HEADINGS
 
 FEW = 3
 """File names that are listed at most."""
