@@ -116,7 +116,7 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             _must_run(session)
             remember(session)
             if _has_ready(world):
-                reporter.say("waiting: the job is stopped, saves, and starts with the new code")
+                reporter.say("waiting: the job is asked to stop, may save, and starts with the new code")
             result = _push(session, wanted)
         if watcher is not None and watcher.alive:
             # The loop on the VM has ended for the push; cron starts it, once a minute.
