@@ -26,6 +26,8 @@ class EventKind(str, Enum):
     STARTED_OVER = "anew"
     FAILURE = "failure"
     WAITING = "waiting"
+    PAUSED = "paused"
+    GOES_ON = "goes-on"
     PROGRESS = "progress"
     UNCOMMITTED = "uncommitted"
     CHECKPOINT_IGNORED = "checkpoint-ignored"

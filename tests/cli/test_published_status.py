@@ -18,7 +18,6 @@ from orchestrator.domain.checksum import bytes_with_checksum, verified, with_che
 from orchestrator.domain.lease import LOOP, Holder
 from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.state.storage.stored import Preconditions
-from orchestrator.engine.publish.paused import PAUSED_HERE
 from orchestrator.engine.publish.published_status import published_here
 from orchestrator.engine.publish.publisher import CURVE_HERE, Publisher, read_curve
 from tests.cli.test_status_view import body, worker
@@ -215,7 +214,7 @@ def test_a_push_says_at_once_what_it_waits_for(cloud, user):
     cloud.wait(300)
     user.write("train.py", "print('another')\n")
     said = user.run("push").err
-    begins = "waiting: the job is stopped, saves, and starts with the new code"
+    begins = "waiting: the job is asked to stop, may save, and starts with the new code"
     assert said.index("~ job: starts again") < said.index(begins) < said.index("has the code")
     assert "lets the push go first" not in said
     assert "goes on within" not in said
@@ -239,64 +238,6 @@ def test_a_push_says_at_once_what_it_waits_for(cloud, user):
     cloud.model.preempt("demo-tpu-g1", notice=False)
     cloud.wait(120)
     assert begins not in user.run("push").err
-
-
-def test_a_watch_lets_a_push_go_first_and_goes_on(cloud, user):
-    """One on another computer asks for the lease; when it is done the watch takes it again."""
-    asker = Holder("x", "me@elsewhere", "push", 0.0)
-    bucket = cloud.buckets()[0]
-    cloud.later(
-        300, lambda: cloud.storage.objects.insert(bucket, LEASE_WISH, asker.to_json(), {}, Preconditions())
-    )
-    said = user.watch(900)
-    assert said.code == 130
-    assert "paused for `tpuctl push`; resuming afterwards" in said.err
-    after = said.err.partition("resuming afterwards")[2]
-    assert "job runs" in after
-
-
-def test_status_does_not_ask_for_another_watch_while_one_lets_a_push_go_first(cloud, user):
-    """It lives, although nobody has the lease just after the push; its note counts for a minute."""
-    asker, notes = Holder("x", "me@elsewhere", "push", 0.0), []
-    bucket = cloud.buckets()[0]
-    cloud.later(
-        300, lambda: cloud.storage.objects.insert(bucket, LEASE_WISH, asker.to_json(), {}, Preconditions())
-    )
-    cloud.later(
-        361, lambda: notes.extend((path, path.read_bytes()) for path in user.state.rglob(PAUSED_HERE))
-    )
-    assert user.watch(900).code == 130
-    assert list(user.state.rglob(PAUSED_HERE)) == [], "it has gone on"
-    assert "Run: tpuctl watch" in user.run("status", "--fresh").out
-    ((path, note),) = notes
-    path.write_bytes(replace(Holder.from_json(note), since=cloud.clock.now(), id="lives").to_json())
-    lived = user.run("status", "--fresh").out
-    assert "watcher      `tpuctl watch` of" in lived
-    assert "Run: tpuctl watch" not in lived
-    cloud.wait(61)
-    assert "Run: tpuctl watch" in user.run("status", "--fresh").out
-
-
-def test_a_watch_that_let_a_push_go_first_waits_for_a_network_that_goes_away(cloud, user):
-    """It is on its own: nobody is there to start it again when ten minutes later the bucket answers."""
-    asker = Holder("x", "me@elsewhere", "push", 0.0)
-    bucket = cloud.buckets()[0]
-
-    def cut():
-        if LEASE in cloud.objects(LEASE):
-            cloud.later(1, cut)
-        else:
-            user.offline = True
-            cloud.later(600, lambda: setattr(user, "offline", False))
-
-    cloud.later(
-        300, lambda: cloud.storage.objects.insert(bucket, LEASE_WISH, asker.to_json(), {}, Preconditions())
-    )
-    cloud.later(301, cut)
-    said = user.watch(1800)
-    assert said.code == 130, said.err
-    assert user.offline is False
-    assert "job runs" in said.err.partition("resuming afterwards")[2]
 
 
 @pytest.mark.parametrize("place", [1, 2, 3, 4, 5, 6, 7, 8])

@@ -16,10 +16,12 @@ from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
+from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Kind, Outcome, Verb
+from orchestrator.domain.record import JobRecord
 from orchestrator.engine.deployment import Deployment
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop.loop import Loop, Passes, Pause, run
@@ -57,6 +59,26 @@ class Watched:
     summary: Summary | None = None
 
 
+@dataclass(frozen=True)
+class Paused:
+    """A pause for the command *asker*, before which the record said *job*."""
+
+    asker: str
+    job: JobRecord
+
+    def end(self, session: Session) -> str:
+        """Return that the watch goes on, and what *asker* has changed."""
+        was, now = self.job, session.records.current.job
+        pairs = {
+            "new code": (was.bundle, now.bundle),
+            "new settings": (was.settings, now.settings),
+            "a new agent": (was.agent, now.agent),
+        }
+        new = " and ".join(name for name, (before, after) in pairs.items() if before != after)
+        changed = f"the job has {new}" if new else "nothing of the job has changed"
+        return f"resuming after `tpuctl {self.asker}`: {changed}"
+
+
 def watch(
     choice: Choice, reporter: Reporter, screen_of: Callable[[Session], Screen], name: str | None = None, *,
     port: int | None = None, on_vm: bool = False,
@@ -78,7 +100,12 @@ def watch(
         metrics = Metrics(port, session.spec.name) if port else None
         if metrics is not None:
             stack.callback(metrics.close)
-        while (result := run(turn(session, screen_of(session), metrics, stopped, on_vm=on_vm))) is None:
+        after: Paused | None = None
+        while isinstance(
+            result := run(turn(session, screen_of(session), metrics, stopped, on_vm=on_vm, after=after)),
+            Paused,
+        ):
+            after = result
             # A new session, because `push` has changed the record, perhaps from an edited deployment file.
             session = open_named(choice, name, reporter, "watch")
             stopped.clear()
@@ -170,24 +197,35 @@ def must_be_up(session: Session) -> None:
 
 def turn(
     session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event, *, on_vm: bool = False,
-    stays: frozenset[Kind] = frozenset(),
-) -> Generator[Pause, None, Pass | None]:  # fmt: skip
-    """Run passes until the end; return None after yielding to a `push`, when the watch should continue."""
+    stays: frozenset[Kind] = frozenset(), after: Paused | None = None,
+) -> Generator[Pause, None, Pass | Paused]:  # fmt: skip
+    """
+    Run passes until the end, or until a `push` was let go first, when the watch should continue.
+
+    *after* is such a pause, if it has just been one.
+    """
     mine, yields = (LOOP, PEOPLE) if on_vm else ("watch", ("down", WATCH_ON_VM, PUSH))
     try:
         with session.holding_lease(mine, yields), naming_quota_holders(session), session.reporter:
+            must_be_up(session)
+            if after is not None:
+                session.reporter(Event(session.clock.now(), EventKind.GOES_ON, after.end(session)))
             return (yield from _passes(session, screen, metrics, stopped, stays, on_vm=on_vm))
     except LeaseHeldError as held:
         # The loop on the VM ends, since cron restarts it; a user's watch yields to a push only.
         if on_vm or held.asker != PUSH:
             raise
-        _let_pass(session, held)
-        return None
+        return _let_pass(session, held)
 
 
-def _let_pass(session: Session, held: LeaseHeldError) -> None:
+def _let_pass(session: Session, held: LeaseHeldError) -> Paused:
     """Wait until the command that asked for the lease has finished, and the bucket answers."""
-    session.reporter.say(f"paused for `tpuctl {held.asker}`; resuming afterwards")
+    paused = Paused(held.asker, session.records.current.job)
+
+    def say(kind: EventKind, text: str) -> None:
+        session.reporter(Event(session.clock.now(), kind, text))
+
+    say(EventKind.PAUSED, f"paused for `tpuctl {held.asker}`; resuming afterwards")
     quiet, reported = 0, False
     # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
     while quiet < QUIET_POLLS:
@@ -197,19 +235,19 @@ def _let_pass(session: Session, held: LeaseHeldError) -> None:
             found = current(session.store)
         except TransientError as error:
             if not reported:
-                session.reporter.say(f"waiting: {error.message}")
+                say(EventKind.WAITING, f"waiting: {error.message}")
             quiet, reported = 0, True
             continue
         holds = found is not None and Holder.from_json(found.data).command == held.asker
         alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER
         quiet = 0 if holds and alive else quiet + 1
+    return paused
 
 
 def _passes(
     session: Session, screen: Screen, metrics: Metrics | None, stopped: threading.Event,
     stays: frozenset[Kind], *, on_vm: bool,
 ) -> Passes:  # fmt: skip
-    must_be_up(session)
     if not on_vm:
         # A user who runs it again has fixed what was refused, or wants to know whether it still is.
         session.records.update_later(lambda record: replace(record, refusals=()))

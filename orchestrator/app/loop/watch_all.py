@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session, SharedBudget
-from orchestrator.app.loop.watch import Screen, turn
+from orchestrator.app.loop.watch import Paused, Screen, turn
 from orchestrator.app.this_computer.known import billed, spec_in
 from orchestrator.app.this_computer.state_folders import known_files
 from orchestrator.clock import SystemClock
@@ -118,6 +118,7 @@ class WatchAll(Generic[R]):
     def _passes(self, path: Path) -> Passes:
         """Run the passes of one deployment until its end."""
         reporter, stopped = self._reporter_of(path.parent.name), threading.Event()
+        after: Paused | None = None
         while True:
             # Read again after a `push`, which may have changed the deployment file.
             spec = spec_in(path)
@@ -126,12 +127,16 @@ class WatchAll(Generic[R]):
             screen = self._screen_of(reporter, session)
             # The VM runs this loop, which must still see the other deployments end.
             stays = frozenset({Kind.VM} if self._on_vm else ())
-            result = yield from turn(session, screen, None, stopped, on_vm=self._on_vm, stays=stays)
-            if result is not None:
-                # The loop on the VM has no user to report to; an unsuccessful end is an end.
-                if not self._on_vm:
-                    raise_outcome(result)
-                return result
+            result = yield from turn(
+                session, screen, None, stopped, on_vm=self._on_vm, stays=stays, after=after
+            )
+            if isinstance(result, Paused):
+                after = result
+                continue
+            # The loop on the VM has no user to report to; an unsuccessful end is an end.
+            if not self._on_vm:
+                raise_outcome(result)
+            return result
 
     def _note(self, member: Member, end: Pass | TpuctlError) -> None:
         if isinstance(end, TpuctlError):
