@@ -60,6 +60,8 @@ def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: AgentLab) -> N
     """A kill during fairseq's copy: the next start on the same disk finds the alias repaired."""
     first = machine(lab, "fairseq", _KILL_AT=35).start()
     first.until_committed(20)
+    # It waits there once; the second start on this disk must not.
+    first.until((first.root / "stopped").exists, "the job waits at step 35")
     first.kill_all()
     saves = first.root / "checkpoints"
     last = saves / "checkpoint_last.pt"
@@ -74,7 +76,7 @@ def test_torn_save_and_torn_alias_do_not_become_a_crash_loop(lab: AgentLab) -> N
     assert "checkpoint_1_59.pt is torn" in log
     aside = {path.name.rsplit("-", 1)[0] for path in (first.root / "quarantine").iterdir()}
     assert aside == {"torn-checkpoint_last.pt", "torn-checkpoint_1_59.pt"}
-    assert len(lab.attempts()) == 2
+    assert len(lab.attempts()) == 2, [one["reason"] for one in lab.attempts()]
 
 
 def test_status_zero_of_the_trainer_is_done_only_at_its_last_step(lab: AgentLab) -> None:
@@ -203,6 +205,15 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> No
     assert [one["resume_step"] for one in lab.attempts(2)] == [40, 40, 30, 30]
     assert lab.manifests() == before
     assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
+
+
+def test_between_two_attempts_the_job_is_not_said_to_run(lab: AgentLab) -> None:
+    """The pause grows with each failure, and what comes next is the checkpoint."""
+    one = machine(lab, "torch", COMMAND="exit 5", FAILURES=9).start()
+    told = lambda: [s["phase"] for s in [one.status()] if "exited with status 5" in s.get("message", "")]  # noqa: E731
+    seen: list[str] = []
+    one.until(lambda: seen.extend(told()) or seen, "the failure in the report")
+    assert seen == ["restore"]
 
 
 def test_busy_device_is_not_the_job_s_failure(lab: AgentLab) -> None:

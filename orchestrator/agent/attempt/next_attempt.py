@@ -12,6 +12,7 @@ from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.contract.backoff import Backoff
 from orchestrator.contract.bucket.completeness import CompleteCheckpoint, made_progress
+from orchestrator.contract.phase import Phase
 
 SUSPECT_TIMEOUT = 10.0
 """Seconds for worker 0's decision to come through the bucket; without it the start goes on as it is."""
@@ -40,7 +41,10 @@ class NextAttempt:
         wanted = self._wanted(attempt, outcome, counted)
         if counted:
             lonely = self._give_up_after(attempt, wanted, outcome)
-            context.heartbeat.set(failures=wanted.failures, message=lonely or outcome.message)
+            # No job runs in the pause; the checkpoint is what comes next.
+            context.heartbeat.set(
+                phase=Phase.RESTORE, rate=None, failures=wanted.failures, message=lonely or outcome.message
+            )
             tries = max(wanted.failures, wanted.excused)
             self._pause(attempt, Backoff(1.0, self._settings.longest_pause).after(tries))
             wanted = self._wanted(attempt, outcome, counted)
