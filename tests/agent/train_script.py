@@ -59,7 +59,7 @@ while step < LAST:
     time.sleep(PAUSE)  # a step of a training program takes its time
     report(step)
     print(f"step {step}", flush=True)
-    if step % EVERY == 0 or step == LAST or asked:
+    if step % EVERY == 0 or (step == LAST and "NO_LAST_SAVE" not in os.environ) or asked:
         save(step)
         rest(step)
     if asked:

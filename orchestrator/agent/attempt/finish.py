@@ -62,19 +62,29 @@ class Finish:
         found = context.patiently("look for files", lambda: self.rescue.found(committed, since))
         if newest is not None:
             self._retain()
+        message = f"{outcome.message}{self._unsaved_text(newest)}"
         if newest is not None and not found[0]:
-            return Ending(EndingKind.DONE, outcome.message)
-        context.heartbeat.set(
-            phase=Phase.ENDED, message=f"{outcome.message}; its files are brought to the bucket"
-        )
+            return Ending(EndingKind.DONE, message)
+        context.heartbeat.set(phase=Phase.ENDED, message=f"{message}; its files are brought to the bucket")
         if newest is None and not found[0] and not context.settings.worker:
             name = context.patiently("check the bucket", lambda: stray_in(context.bucket, since))
             context.heartbeat.set(uncommitted=name, uncommitted_place=BUCKET if name else "")
         rescued = self.rescue.after_the_end(attempt, committed, found)
         if newest is not None:
-            return Ending(EndingKind.DONE, f"{outcome.message}; {in_words(rescued)} beside its checkpoints")
-        return Ending(
-            EndingKind.UNCOMMITTED, f"{outcome.message}; no checkpoint was saved, {in_words(rescued)}"
+            return Ending(EndingKind.DONE, f"{message}; {in_words(rescued)} beside its checkpoints")
+        return Ending(EndingKind.UNCOMMITTED, f"{message}; no checkpoint was saved, {in_words(rescued)}")
+
+    def _unsaved_text(self, newest: Optional[CompleteCheckpoint]) -> str:
+        """Return how much of the training the *newest* checkpoint lacks, "" for nothing."""
+        step = self._context.heartbeat.get("step")
+        if newest is None or step is None or self._context.heartbeat.get("committed_counted"):
+            return ""
+        # A program that counts its steps from 0 saves its last one under a number less.
+        behind = step - newest.step
+        return (
+            f"; the program saved none of its last {behind} steps: the model is step {newest.step}"
+            if behind > 1
+            else ""
         )
 
     def _retain(self) -> None:
