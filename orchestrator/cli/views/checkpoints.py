@@ -47,7 +47,8 @@ def _say_retention(listing: CheckpointListing) -> None:
     more = "" if twice is None else f" Several TPUs have saved step {twice}: it counts once."
     talk(
         f"The checkpoints of the newest {listing.keep} steps are kept (job.checkpoint.keep); each save deletes"
-        f" older ones.{more} A save that is missing between two of them was never committed."
+        f" older ones.{more} Between two of them a save may be missing: while one is uploaded, only the newest of"
+        " those that follow is taken."
     )
 
 
