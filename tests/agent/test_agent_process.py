@@ -41,7 +41,7 @@ def test_the_log_of_a_job_that_trains_past_its_target_says_how_long_it_may(lab: 
     assert "is saved in the bucket, the target is 20: the job has 1 s to end by itself" in lab.log()
 
 
-def test_a_job_that_saves_less_than_it_trained_is_told_what_its_model_lacks(lab: AgentLab) -> None:
+def test_a_job_that_saves_less_than_it_trained_reports_what_its_model_lacks(lab: AgentLab) -> None:
     """Its target is reached, so it is done; what it has not saved nobody can have."""
     message = lab.machine(_STEPS=25, TARGET_STEPS=25, _NO_LAST_SAVE=1).run_to_end().heartbeat()["message"]
     unsaved = "the program saved none of its last 5 steps: the model is step 20"

@@ -210,10 +210,15 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> No
 def test_between_two_attempts_the_job_is_not_said_to_run(lab: AgentLab) -> None:
     """The pause grows with each failure, and what comes next is the checkpoint."""
     one = machine(lab, "torch", COMMAND="exit 5", FAILURES=9).start()
-    told = lambda: [s["phase"] for s in [one.status()] if "exited with status 5" in s.get("message", "")]  # noqa: E731
-    seen: list[str] = []
-    one.until(lambda: seen.extend(told()) or seen, "the failure in the report")
-    assert seen == ["restore"]
+    phases: list[str] = []
+
+    def failed() -> list[str]:
+        status = one.status()
+        phases.extend([status["phase"]] if "exited with status 5" in status.get("message", "") else [])
+        return phases
+
+    one.until(failed, "the failure in the report")
+    assert phases == ["restore"]
 
 
 def test_busy_device_is_not_the_job_s_failure(lab: AgentLab) -> None:
