@@ -153,6 +153,8 @@ class Agent:
                 context.log.say(f"attempt {attempt.attempt} {outcome.kind.value}: {outcome.message}")
                 attempt = self._next_attempt.after(attempt, outcome, counted=True)
             else:
+                # Another worker's failure has stopped it; its reason is in the next attempt.
+                context.heartbeat.set(failure_message="")
                 attempt = context.patiently("read the gang's attempt", partial(self._later_attempt, attempt))
 
     def _win_race(self) -> None:

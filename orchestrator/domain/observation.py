@@ -252,7 +252,8 @@ class Heartbeat:
     attempts: int = 0
     """How often this machine has started the job."""
     failures: int = 0
-    """Attempts in a row that brought no progress."""
+    failure_message: str = ""
+    """Attempts in a row that brought no progress, and how the last of them failed; an older agent does not say."""
     exit_code: int | None = None
     rate: float | None = None
     """Steps per second."""
@@ -294,9 +295,8 @@ class Heartbeat:
     uncommitted_complete: bool | None = None
     """Whether all uncommitted files are in the bucket; None if there are none."""
     xla_programs_restored: int | None = None
-    """Compiled programs that were restored from an earlier machine."""
     xla_programs_compiled: int | None = None
-    """Compiled programs that this machine has added."""
+    """Compiled programs that were restored from an earlier machine, and those that this machine has added."""
     image: str = ""
     """Container image of the job, by digest."""
     message: str = ""

@@ -121,6 +121,7 @@ class LoopRule(Enum):
     JOB_SILENT = "job.silent"
     JOB_STARTS = "job.starts"
     JOB_UNCOMMITTED = "job.uncommitted"
+    JOB_FAILING = "job.failing"
     JOB_IGNORES_CHECKPOINT = "job.ignores-checkpoint"
     SAVES_AUTO = "saves.auto"
     SAVES_FIXED = "saves.fixed"

@@ -212,6 +212,7 @@ class DeploymentStatus:
     message: str = ""
     uncommitted_message: str = ""
     ignored_message: str = ""
+    failing_message: str = ""
     rescued_message: str = ""
     incarnation: int
     unused_incarnations: tuple[int, ...] = ()

@@ -141,9 +141,7 @@ CASES = {
     "tpu.ready": ("tpu", observed(), ""),
     "tpu.unwanted": ("tpu", observed(record(shape=LARGER, unwanted=1)), "create TPU demo-tpu-g2"),
     "refused.wait": ("tpu", observed(REFUSED, wants=ONE_ZONE, **NO_NODE), "ask again"),
-    "refused.final": (
-        "tpu", observed(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing",
-    ),
+    "refused.final": ("tpu", observed(replace(REFUSED, refusals=(FORBIDDEN,)), **NO_NODE), "nothing"),
     "job.waits": ("job", observed(**lately(NodeState.PREEMPTED)), "it starts by itself"),
     "job.push": ("job", observed(record(pushed="other"), **report(bundle="old")), "update job"),
     "job.silent": ("job", observed(**report(updated=NOW - 600)), "create job"),
@@ -151,6 +149,7 @@ CASES = {
     "job.uncommitted": (
         "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "but in no checkpoint",
     ),
+    "job.failing": ("job", observed(**report(failures=2, failure_message="exit 1")), "2 attempts in a row failed"),
     "job.ignores-checkpoint": ("job", observed(**report(ignored_message="step 50 is restored")), "step 50 is"),
     "saves.auto": (
         "saves",

@@ -1,11 +1,14 @@
 """The agent as a real process: from a fresh start to done, through every kind of end."""
 
+import json
 import signal
 import subprocess
 import sys
+from typing import Any
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Heartbeat
+from orchestrator.emulator.http.router import Request
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build
 from tests.agent.agent_lab import AgentLab, is_alive
@@ -215,6 +218,27 @@ def test_crash_without_progress_gives_up_after_n(lab: AgentLab) -> None:
     assert lab.json(".tpuctl/gang/1/verdict.json")["reason"] in heartbeat["message"]
     assert "the job exited with status 7" in heartbeat["message"]
     assert (machine.root / "state" / "stop").exists()
+
+
+def test_the_last_failure_stays_in_the_report_until_there_is_progress(lab: AgentLab) -> None:
+    """While the next attempt runs, which looks like any other; a new checkpoint ends it."""
+    reports: list[dict[str, Any]] = []
+
+    def record(request: Request) -> None:
+        """Keep each heartbeat that is written."""
+        if ".tpuctl/heartbeat/" in request.query.get("name", "") and request.method == "POST":
+            reports.append(json.loads(request.body))
+
+    lab.fault = record
+    lab.machine(_CRASH_AT="5", _CRASHES=2, TARGET_STEPS=40, FAILURES=5).run_to_end()
+    runs = [
+        (one["failures"], one["failure_message"])
+        for one in reports
+        if (one["phase"], one["attempt"]) == ("run", 3)
+    ]
+
+    assert runs[0] == (2, "the job exited with status 7: step 5")
+    assert runs[-1] == (0, "")
 
 
 def test_status_zero_before_the_target_is_not_done(lab: AgentLab) -> None:

@@ -18,9 +18,10 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unkno
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
-from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT
+from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT, MEND_JOB
 from orchestrator.planning.deployment_outcome import OWN_STEPS
 from orchestrator.planning.deployment_state import was_started
+from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
@@ -229,6 +230,12 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     if decision.settled and message:
         return ExplainedItem(
             "job", state, message, LoopRule.JOB_UNCOMMITTED, evidence, "goes on", next_pass(facts), _SAVE
+        )
+    failing = "" if last else failing_text(heartbeats, facts.spec.job.failures)
+    if failing:
+        nexts = "it is started again, until it is given up"
+        return ExplainedItem(
+            "job", state, failing, LoopRule.JOB_FAILING, evidence, nexts, next_pass(facts), MEND_JOB
         )
     ignored = ignored_text(heartbeats)
     if decision.settled and ignored:

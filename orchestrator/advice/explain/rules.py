@@ -101,6 +101,9 @@ RULES: Final[dict[LoopRule, str]] = {
     LoopRule.JOB_UNCOMMITTED: (
         "While there is no checkpoint, a save that has been there for four heartbeats is reported."
     ),
+    LoopRule.JOB_FAILING: (
+        "A job that fails is started again, at most job.failures times in a row without a new checkpoint."
+    ),
     LoopRule.JOB_IGNORES_CHECKPOINT: (
         "A job whose first step is before the checkpoint that was restored for it is reported."
     ),

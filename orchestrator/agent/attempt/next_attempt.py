@@ -32,6 +32,8 @@ class NextAttempt:
         Raise AgentMustEnd when the gang gives up.
         """
         context = self._context
+        if counted:
+            context.heartbeat.set(failure_message=outcome.message)
         latest = context.patiently("read the gang", context.attempts.latest)
         # All workers get here when a job ends. The first one creates the attempt and the others join it.
         if latest is not None and latest.attempt > attempt.attempt:

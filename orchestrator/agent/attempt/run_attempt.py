@@ -69,6 +69,10 @@ class AttemptRunner:
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
             failures=attempt.failures,
+            # Another worker's failure is only in the attempt.
+            failure_message=(context.heartbeat.get("failure_message") or attempt.message)
+            if attempt.failures
+            else "",
             resumed_from=attempt.resume_step,
             committed_step=attempt.resume_step,
             committed_steps=[],
@@ -315,6 +319,7 @@ class AttemptRunner:
             if code is not None and self._context.container is not None:
                 code = ended(code)
             self._progress.observe(attempt.resume_step, last=code is not None)
+            self._forget_failures(attempt)
             committed = self._context.committer.proven
             if code is not None:
                 # The last save may reveal the framework, and thus the meaning of the exit status.
@@ -339,6 +344,13 @@ class AttemptRunner:
                     job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
                     return outcome_of(0, target, None, committed)
             self._context.end_requests.wait(TICK)
+
+    def _forget_failures(self, attempt: Attempt) -> None:
+        """Report no failures any more once the job has made progress."""
+        heartbeat = self._context.heartbeat
+        committed, reached = heartbeat.get("committed_step"), attempt.reached
+        if heartbeat.get("failures") and committed is not None and (reached is None or committed > reached):
+            heartbeat.set(failures=0, failure_message="")
 
     def _stalled(self) -> bool:
         committed_at = self._context.heartbeat.get("committed_at") or 0.0

@@ -30,7 +30,9 @@ _UNKNOWN = (
     "xla_programs_restored", "xla_programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
-_TEXTS = ("progress_from", "save_pause_from", "message", "ignored_message", "image", *_UNCOMMITTED)
+_TEXTS = (
+    "progress_from", "save_pause_from", "failure_message", "message", "ignored_message", "image", *_UNCOMMITTED,
+)  # fmt: skip
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
@@ -150,9 +152,12 @@ class HeartbeatContent:
         with self._lock:
             warnings = [f"{source}: {text}" for source, text in sorted(self._warnings.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *warnings] if part)
-            message = self.masked(message)[:2000]
+            texts = {
+                "message": self.masked(message)[:2000],
+                "failure_message": self.masked(self._fields["failure_message"])[:2000],
+            }
             trained = joined([*self._trained_before, *self._trained])
-            return dict(self._with_trainings(trained), message=message, at=self._clock.now())
+            return dict(self._with_trainings(trained), **texts, at=self._clock.now())
 
 
 class HeartbeatWriter:

@@ -36,6 +36,7 @@ from orchestrator.errors import TpuctlError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
 from orchestrator.planning.events import preemption, with_preemption
+from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
@@ -151,6 +152,8 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         message=plan.message,
         uncommitted_message=uncommitted_text(spec.job.checkpoint, heartbeats),
         ignored_message=ignored_text(heartbeats),
+        # What a machine that is gone reported last is no failure of the next one.
+        failing_message="" if state.without_tpu else failing_text(heartbeats, spec.job.failures),
         rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
         unused_incarnations=unused_incarnations(record),

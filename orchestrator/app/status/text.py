@@ -11,6 +11,9 @@ RESUMES = ", in the bucket: the job resumes from it"
 def state_text(status: DeploymentStatus) -> str:
     """Return the state's phrase and what it means for the job, or the reason of an end."""
     more = _consequence(status) or (status.message if status.outcome else "")
+    # First: between two failures the job runs as any other.
+    if status.failing_message and not status.outcome:
+        more = status.failing_message
     return f"{status.state.phrase}: {more}" if more else status.state.phrase
 
 
@@ -165,6 +168,8 @@ def running_texts(status: DeploymentStatus, cure: str) -> tuple[str, ...]:
     run = (f"run: {cure}",) if cure else ()
     if status.ignored_message:
         return (*run, LOAD_CHECKPOINT)
+    if status.failing_message:
+        return run
     wait = next_pass_text(status)
     checks = f"; the watcher checks again {wait}" if wait else ""
     return run or (f"nothing to do while the job runs{checks}",)

@@ -16,6 +16,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
 from orchestrator.domain.text.hints import LOAD_CHECKPOINT
+from orchestrator.planning.failing import failing_in_short, failing_text
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.uncommitted import checkpoint_name, uncommitted_text
@@ -83,8 +84,13 @@ class ProgressLine:
         )
         if lost:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
+        failing = "" if lost else failing_text(heartbeats, self._spec.job.failures)
+        if failing and slowest.message == slowest.failure_message:
+            slowest = replace(slowest, message="")  # Said once is enough.
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
-        text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost)
+        text = f"{text}, {failing}" if failing else text
+        in_short = failing_in_short(heartbeats, self._spec.job.failures) if failing else ""
+        text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost, failing=in_short)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
         uncommitted = uncommitted_text(self._spec.job.checkpoint, heartbeats)
         if uncommitted and uncommitted != self._uncommitted:
@@ -146,19 +152,22 @@ def progress_text(
 
 
 def live_texts(
-    heartbeat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False
+    heartbeat: Heartbeat, spec: Spec, usd: float, upper_usd: float, *, lost: bool = False, failing: str = ""
 ) -> tuple[str, ...]:
     """
     Return a line for the live line, then ever shorter ones for want of room; the bar shows the rest.
 
-    The cost is from *usd* to *upper_usd*; a budget ends by the latter, which alone stands beside it.
+    The cost is from *usd* to *upper_usd*; a budget ends by the latter, which alone stands beside it. *failing* says
+    how often the job has failed, which is first: the line is cut at the terminal's edge.
     """
     figures = _figures(heartbeat, spec, of_bar=bar_of(heartbeat, spec) is None)
     runs = heartbeat.phase is Phase.RUN and not lost and heartbeat.step is not None
     budget = spec.watch.budget_usd
     spent = f"{usd_range_text(usd, upper_usd)} so far"
     cost = spent if budget is None else f"{upper_usd:.2f} of {budget:g} USD"
-    parts = {**({} if runs else {"phase": _phase(heartbeat, lost=lost)}), **figures, "cost": cost}
+    said = {"failing": failing} if failing else {}
+    said |= {} if runs else {"phase": _phase(heartbeat, lost=lost)}
+    parts = {**said, **figures, "cost": cost}
     fewer = [
         {name: text for name, text in parts.items() if name not in LESS[:n]} for n in range(len(LESS) + 1)
     ]

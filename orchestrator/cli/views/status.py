@@ -34,6 +34,7 @@ from orchestrator.cli.views.paint import (
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
+from orchestrator.domain.text.hints import MEND_JOB
 
 WIDTH = 80
 FEW = 4
@@ -301,6 +302,8 @@ def _end(status: DeploymentStatus) -> list[Field]:
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
     )
     # What a person can do comes before what happens only then.
+    if status.failing_message and not status.outcome:
+        lines.append(Field("next", MEND_JOB))
     if status.upcoming and (first := first_command(status, cure[1] if cure else "")):
         lines.append(Field("next", f"run: {first}"))
     # What is waited for is the case already: only the next check of it is to come.
