@@ -92,6 +92,14 @@ SPEAK = (
         SH,
     ),
     Case(
+        "no-load",
+        WARN,
+        "train.py:4",
+        py(
+            "import numpy as np\nfor n in range(9):\n    w = w - 1\n    np.savez(f'{out}/ckpt_{n}.npz', w=w)\n"
+        ),
+    ),
+    Case(
         "late-save",
         WARN,
         "train.py:4",

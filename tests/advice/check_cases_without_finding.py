@@ -40,6 +40,14 @@ SILENT = (
     Case(
         "no-save", files={"train.py": "x = 1\n"}, spec={"job__command": "python3 train.py && python3 gone.py"}
     ),
+    Case("no-load", files=py("import numpy as np\nw = np.load(p)\nfor n in r:\n    np.save(p, w)\n")),
+    Case("no-load", files=py("import torch, keras\nfor x in d:\n    m.fit(x)\n    torch.save(m, p)\n")),
+    Case("no-load", files=py("import pickle\nm = open(p, 'rb')\nfor n in r:\n    pickle.dump(m, f)\n")),
+    Case(
+        "no-load",
+        files=py("import torch\nfor x in data:\n    step(x)\n    torch.save(m, p)\n"),
+        spec={"job__checkpoint__format": "outputs"},
+    ),
     Case(
         "late-save",
         files=py("import torch\nfor x in data:\n    step(x)\n    torch.save(m, p)\ntorch.save(m, q)\n"),

@@ -25,6 +25,7 @@ RULES: Final[tuple[CheckRule, ...]] = (
     saves.marker_never_written,
     saves.backup_deleted,
     saves.no_save,
+    saves.no_load,
     saves.late_save,
     lost_writes.checkpoint_dir_unused,
     saves.relative_save,

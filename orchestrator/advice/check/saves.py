@@ -23,6 +23,12 @@ _SAVES: Final = re.compile(
     re.IGNORECASE,
 )
 """Names of calls that may save, directly or indirectly; with one of these no finding is reported."""
+_LOADS: Final = re.compile(
+    r"load|restore|resum|read|latest|checkpoint|ckpt|glob|listdir|scandir|walk|iterdir|from_|fromfile|memmap|open|"
+    r"trainer|deseriali|download|copy|subprocess|system$|popen|runpy|cli$",
+    re.IGNORECASE,
+)
+"""Names of calls that may load a save, or look for one; with one of these no finding is reported."""
 _MODELS: Final = {
     "torch.save": ("f", 1), "torch_xla.core.xla_model.save": ("file_or_path", 1),
     "safetensors.torch.save_file": ("filename", 1), "safetensors.numpy.save_file": ("filename", 1),
@@ -61,6 +67,30 @@ def no_save(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     files = job.code[0].file if not others else f"{len(job.code)} files"
     message = f"nothing in {files} saves anything: what is trained is lost with the TPU"
     yield RawFinding("job.command", message, f'save to "${_DIR}" while it trains, and at the end')
+
+
+@rule("no-load", Level.WARN)
+def no_load(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
+    """
+    Look for programs that save a model and in which nothing loads or looks for one: each preemption costs all.
+
+    In the files that run. Silent where anything is loaded, which may be the data, where a framework may resume by
+    itself, and for format outputs.
+    """
+    job = program(spec, facts)
+    if spec.job.checkpoint.format == "outputs" or not job.whole:
+        return
+    if any(is_unknown(one, code, facts) or one.name.startswith(_OWN_LOOP) for code, one in job.imports()):
+        return
+    calls = [(code, call) for code in job.code for call in code.calls]
+    saving = next(((code, call) for code, call in calls if _saves_a_model(call)), None)
+    if saving is None or any(
+        _LOADS.search(call.method or call.name) and not _opens_to_write(call) for _, call in calls
+    ):
+        return
+    code, call = saving
+    message = f"{call.method} saves, and nothing loads: each preemption begins again at step 0"
+    yield RawFinding(code.where(call.line), message, f'at the start, load the newest save from "${_DIR}"')
 
 
 @rule("late-save", Level.WARN)
