@@ -51,7 +51,7 @@ def fetch_files(
     kind = "uncommitted" if wanted.uncommitted else "step"
     folder = output or Path(f"{session.spec.name}-{kind}-{number}")
     # Before "copying" is said: `fetch` refuses such a folder too.
-    check_folder(folder)
+    check_folder(folder, download)
     files, done = len(download.files), 0
 
     def report(path: str) -> None:

@@ -1,8 +1,10 @@
 """tpuctl checkpoints fetch, against a real bucket: the whole checkpoint, as it was saved, or nothing."""
 
 import hashlib
+import json
 import os
 import shutil
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -37,6 +39,16 @@ def test_the_newest_complete_one_comes_and_nothing_is_overwritten(bucket, capsys
     code, _, err = here(capsys, "checkpoints", "fetch")
     assert code == 2
     assert ("TPU-114" in err, "copying" in err) == (True, False)
+    saved = json.loads((tmp_path / "mine-step-20" / FETCHED).read_text())["saved_at"]
+    when = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(saved))
+    assert f"mine-step-20 holds this already: step 20, saved {when}" in " ".join(err.split())
+    code, _, err = here(capsys, "checkpoints", "fetch", "--step", "10", "-o", str(tmp_path / "mine-step-20"))
+    assert (code, "TPU-114" in err, "holds this already" in err) == (2, True, False), "it is of another step"
+    (tmp_path / "mine-step-20" / "weights").unlink()
+    code, _, err = here(capsys, "checkpoints", "fetch")
+    assert (code, "TPU-114" in err, "holds this already" in err) == (2, True, False), (
+        "it is not whole any more"
+    )
     code, _, err = here(capsys, "checkpoints", "fetch", "--step", "10", "-o", str(tmp_path / "deep" / "ten"))
     assert code == 0
     assert "sha256 of every file verified" in err

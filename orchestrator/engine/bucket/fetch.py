@@ -7,6 +7,7 @@ import stat
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path, PurePosixPath
 
 from orchestrator import threads
@@ -96,7 +97,7 @@ def fetch(store: Store, one: Download, folder: Path, report: Callable[[str], Non
     *report* is called with the name of each file. Raise TransientError if the bytes are not those that were
     saved.
     """
-    part = check_folder(folder)
+    part = check_folder(folder, one)
     _check_room(one, folder, part)
     try:
         damage = _copies(store, one, folder, part, report)
@@ -147,7 +148,7 @@ def _copies(
     # Mode 0700 until complete: a planted link could redirect a download to another file.
     part.mkdir(mode=0o700, exist_ok=True)
     # In a shared folder another user may have created it first.
-    check_folder(folder)
+    check_folder(folder, one)
     (part / FETCHED).write_text(json.dumps(one.details) + "\n")
     pool = threads.pool(PARALLEL)
     try:
@@ -188,16 +189,45 @@ def inside(path: str) -> str:
     return path
 
 
-def check_folder(folder: Path) -> Path:
+def check_folder(folder: Path, one: Download) -> Path:
     """Return where to fill *folder*. Raise UsageError if it exists, or if that is not this user's earlier fetch."""
     part = folder.with_name(folder.name + PART)
     foreign = os.path.lexists(part) and not _is_ours(part)
+    if not foreign and _holds(folder, one):
+        raise UsageError(
+            f"{folder} holds this already: {one.what}{_saved(one)}",
+            hint="use what is there, or name another folder with --output", changed="nothing was written",
+            code="TPU-114",
+        )  # fmt: skip
     if os.path.lexists(folder) or foreign:
         raise UsageError(
             f"{part if foreign else folder} is there already", hint="name another folder with --output",
             changed="nothing was written", code="TPU-114",
         )  # fmt: skip
     return part
+
+
+def _holds(folder: Path, one: Download) -> bool:
+    """Return whether an earlier fetch of the same files has made *folder*, and none of them was deleted since."""
+    try:
+        details = json.loads((folder / FETCHED).read_text())
+    except (OSError, ValueError, RecursionError):
+        return False
+    return (
+        bool(one.details)
+        and details == one.details
+        and all((folder / path).is_file() for _, _, path in one.files)
+    )
+
+
+def _saved(one: Download) -> str:
+    """Return when it was saved, "" if nothing says so."""
+    at = one.details.get("saved_at")
+    return (
+        f", saved {datetime.fromtimestamp(at, timezone.utc):%Y-%m-%d %H:%M UTC}"
+        if isinstance(at, float)
+        else ""
+    )
 
 
 def _is_ours(part: Path) -> bool:
