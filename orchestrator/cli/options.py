@@ -316,6 +316,6 @@ def output_option(
         "-o",
         "--output",
         metavar="FOLDER" if folder else "FILE",
-        type=click.Path(path_type=Path, file_okay=not exists, dir_okay=exists),
+        type=click.Path(path_type=Path, file_okay=not exists, dir_okay=folder),
         help=f"{text}  [default: {default}]" if default else text,
     )
