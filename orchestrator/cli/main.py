@@ -315,6 +315,20 @@ def _in_our_words(error: click.ClickException) -> UsageError:
     """Convert click's error about the command line to a UsageError."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tpuctl"
-    return UsageError(
-        error.format_message(), hint=f"see: {path} --help", changed="nothing was changed", code="TPU-101"
-    )
+    message, hint = error.format_message(), f"see: {path} --help"
+    if isinstance(error, click.NoSuchOption):
+        # Without click's suggestions, which have far guesses among them.
+        message = f"`{path}` has no option {error.option_name}"
+        hint = _near_options(error.option_name, context) or hint
+    return UsageError(message, hint=hint, changed="nothing was changed", code="TPU-101")
+
+
+def _near_options(name: str, context: click.Context | None) -> str:
+    """Return the hint that names the options near *name* that the command has, "" if there is none."""
+    from orchestrator.domain.text.suggest import closest, join
+
+    params = context.command.params if context is not None and name.startswith("--") else []
+    shown = [one for one in params if isinstance(one, click.Option) and not one.hidden]
+    long = [word[2:] for one in shown for word in (*one.opts, *one.secondary_opts) if word.startswith("--")]
+    near = closest(name[2:], [*long, "help"])
+    return f"did you mean {join(f'--{word}' for word in near)}?" if near else ""

@@ -72,3 +72,25 @@ def test_how_long_a_task_takes_is_for_a_dry_run(capsys, tmp_path):
     code, _, err = here(capsys, "fleet", "submit", str(job), "--takes", "30m")
     assert code == 2
     assert "--takes goes with --dry-run\n" in err
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("plan --zone x", "see: tpuctl plan --help"),
+        ("status --intervall 3", "see: tpuctl status --help"),
+        ("status --ful", "see: tpuctl status --help"),
+        ("status --folow", "did you mean --follow?"),
+        ("logs --tial 3", "did you mean --tail?"),
+        ("watch --lop", "see: tpuctl watch --help"),
+        ("watch --hepl", "did you mean --help?"),
+        ("checkpoints fetch --setp 3", "did you mean --set or --step?"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_answered_with_near_ones_of_the_command(line, hint, capsys):
+    """By the rule for keys of the file; no far guess, and none that help does not show."""
+    code, _, err = here(capsys, *line.split())
+    command = line.partition(" --")[0]
+    option = line.split()[len(command.split())]
+    assert (code, f"TPU-101: `tpuctl {command}` has no option {option}\n" in err) == (2, True)
+    assert f"next:  {hint}\n" in err

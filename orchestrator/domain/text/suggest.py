@@ -22,12 +22,12 @@ def edits(one: str, other: str) -> int:
 
 
 def closest(word: str, options: Iterable[str], limit: int = 3) -> list[str]:
-    """Return the options nearest to *word*: those at most two edits away, else similar ones, else none."""
+    """Return the options nearest to *word*: those one or two edits away, at most half of it, else a similar one."""
     known = sorted(set(options))
     # Words of very different length cannot be near; this also bounds the work on absurd input.
     comparable = [name for name in known if abs(len(name) - len(word)) <= MAX_EDITS]
     scored = [(edits(word.lower(), name.lower()), name) for name in comparable]
-    near = [(count, name) for count, name in scored if count <= MAX_EDITS and count < len(word)]
+    near = [(count, name) for count, name in scored if count <= MAX_EDITS and 2 * count <= len(word)]
     if near:
         fewest = min(near)[0]
         return [name for count, name in near if count == fewest][:limit]
