@@ -31,12 +31,17 @@ UNTOUCHED = "nothing was changed"
 
 @dataclass(frozen=True)
 class Adopted:
-    """The adopted TPU and its incarnation; *changes* is the number of changes that `up` then made."""
+    """
+    The adopted TPU and its incarnation; *changes* is the number of changes that `up` then made.
+
+    *on_vm* says that the file wants the loop on the VM.
+    """
 
     name: str
     zone: str
     incarnation: int
     changes: int
+    on_vm: bool = False
 
 
 def adopt(
@@ -67,7 +72,7 @@ def adopt(
     else:
         number = found.node.incarnation or 0
     done = bring_up(choice, reporter, UpOptions(says_what_is_sent=not fresh))
-    return Adopted(name, found.node.zone, number, done.changes)
+    return Adopted(name, found.node.zone, number, done.changes, done.on_vm)
 
 
 def adopt_vm(

@@ -72,7 +72,7 @@ class Up:
     """
     The result of `up`: the number of changes, the state, and the outcome if the deployment had already ended.
 
-    *drift* lists differences between machines and file. *on_vm* means that the loop now runs on the VM.
+    *drift* lists differences between machines and file. *on_vm* says that the file wants the loop on the VM.
     """
 
     name: str
@@ -352,9 +352,8 @@ def pass_until(
 
 
 def _way_on(session: Session) -> str:
-    return (
-        f"go on with `{resuming_command(session.records.current)}`, or delete the machines with `tpuctl down`"
-    )
+    again = resuming_command(session.spec, session.records.current)
+    return f"go on with `{again}`, or delete the machines with `tpuctl down`"
 
 
 def _build_and_record(

@@ -100,6 +100,11 @@ def _text(holder: Holder) -> bytes:
     return bytes_with_checksum({"schema": SCHEMA, **asdict(holder)})
 
 
+def watch_command(*, on_vm: bool, fleet: bool = False) -> str:
+    """Return the command that starts a watch where the deployment file wants it: *on_vm* is `watch.on_vm`."""
+    return f"tpuctl {'fleet ' if fleet else ''}{WATCH_ON_VM if on_vm else 'watch'}"
+
+
 def called(command: str) -> str:
     """Return what people call the process of a lease's *command*; the loop on the VM is nothing that one types."""
     return "the loop on the VM" if command == LOOP else f"`tpuctl {command}`"

@@ -201,8 +201,8 @@ class DeploymentStatus:
 
     *checkpoint_step* is that of the newest checkpoint with a part of every worker, *resumes_from* the step from
     which a job without a running TPU goes on. *next_changes* are what the next pass does, *waits_for* why it does
-    nothing yet. Fields with a default are those that an earlier release
-    did not publish.
+    nothing yet. *watch_on_vm* says that the deployment file wants the loop on the VM. Fields with a default are
+    those that an earlier release did not publish.
     """
 
     name: str
@@ -227,6 +227,7 @@ class DeploymentStatus:
     checkpoint_step: int | None
     resumes_from: int | None = None
     watcher: WatcherStatus | None
+    watch_on_vm: bool = False
     safety_nets: tuple[SafetyNet, ...] = ()
     next_changes: tuple[str, ...]
     waits_for: tuple[Wait, ...] = ()

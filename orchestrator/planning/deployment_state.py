@@ -1,6 +1,7 @@
 """Decide in which state a deployment is: the one value that all commands show."""
 
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.lease import watch_command
 from orchestrator.domain.observation import Absent, Present, Unknown, World
 from orchestrator.domain.plan import Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, current_node
@@ -67,9 +68,10 @@ def was_started(record: Record) -> bool:
     return bool(record.started_at or record.spans or record.up_times)
 
 
-def resuming_command(record: Record) -> str:
+def resuming_command(spec: Spec, record: Record) -> str:
     """Return the command with which a deployment goes on: `watch` once `up` has recorded a job that goes on."""
-    return "tpuctl watch" if record.job.bundle and record.outcome is None else "tpuctl up"
+    goes_on = record.job.bundle and record.outcome is None
+    return watch_command(on_vm=spec.watch.on_vm) if goes_on else "tpuctl up"
 
 
 def _without_tpu(world: World, record: Record, *, watched: bool) -> DeploymentState:

@@ -28,10 +28,10 @@ ALIVE = {
 NONE = "not running{}: preempted TPUs will not be replaced. Run: {}"
 
 
-def line(loop, *, vm="RUNNING", outcome=None):
-    """Return the line for one state of things."""
+def line(loop, *, vm="RUNNING", outcome=None, wanted=False):
+    """Return the line for one state of things; *wanted* says that the file has `watch.on_vm`."""
     rows = [{"kind": "vm", "name": "demo-vm", "zone": "z", "state": vm}]
-    return watcher_text(body(watcher=loop, outcome=outcome, resources=rows))
+    return watcher_text(body(watcher=loop, outcome=outcome, resources=rows, watch_on_vm=wanted))
 
 
 @pytest.mark.parametrize(
@@ -51,6 +51,11 @@ def line(loop, *, vm="RUNNING", outcome=None):
             NONE.format(" (the one on the VM is silent)", "tpuctl watch --on-vm"),
         ),
         (line(None), NONE.format("", "tpuctl watch")),
+        (line(None, wanted=True), NONE.format("", "tpuctl watch --on-vm")),
+        (
+            line(None, wanted=True, vm="TERMINATED"),
+            NONE.format(" (the VM is TERMINATED)", "tpuctl up"),
+        ),
         (line(None, outcome="done"), ""),
         (line({**ALIVE, "alive": False}, outcome="done"), ""),
     ],

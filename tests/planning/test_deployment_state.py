@@ -8,6 +8,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Absent, NodeState, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span, unused_incarnations
+from orchestrator.domain.spec import WatchSpec
 from orchestrator.domain.status import DeploymentState
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state, resuming_command
@@ -89,17 +90,18 @@ def test_phrases_differ_and_fit_a_column():
 
 
 @pytest.mark.parametrize(
-    ("was", "command"),
+    ("was", "command", "on_vm"),
     [
-        (record(), "tpuctl watch"),
-        (record(bundle=""), "tpuctl up"),
-        (record(outcome=Outcome.DONE), "tpuctl up"),
+        (record(), "tpuctl watch", "tpuctl watch --on-vm"),
+        (record(bundle=""), "tpuctl up", "tpuctl up"),
+        (record(outcome=Outcome.DONE), "tpuctl up", "tpuctl up"),
     ],
     ids=["up", "not up", "ended"],
 )
-def test_watch_goes_on_with_what_up_has_recorded(was, command):
+def test_watch_goes_on_with_what_up_has_recorded(was, command, on_vm):
     """Before that, and after an end, `watch` would refuse or leave at once."""
-    assert resuming_command(was) == command
+    assert resuming_command(spec(), was) == command
+    assert resuming_command(spec(watch=WatchSpec(on_vm=True)), was) == on_vm
 
 
 def test_numbers_that_no_tpu_ever_had_are_known():

@@ -206,6 +206,7 @@ def test_a_loop_on_the_vm_stops_that_machine_after_the_last_node_is_gone(cloud):
     """Nobody else would delete a node that it has left."""
     owner = FleetOwner(cloud, watch__budget_usd=4, watch__poll="60s", watch__on_vm=True)
     owner.up("--yes")
+    assert "no watcher runs: tpuctl fleet watch --on-vm\n" in owner.run("status").out
     owner.run("watch", "--loop", timeout=48 * 3600)
     calls = [method for method, _ in cloud.mutations()]
     ends = [call for call in calls if call.endswith(("nodes.delete", "instances.stop"))]

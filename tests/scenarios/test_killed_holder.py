@@ -1,5 +1,7 @@
 """What a command that was killed leaves in the lease, and what others say of it."""
 
+import re
+
 from tests.kit.user import User
 
 
@@ -49,3 +51,27 @@ def test_a_loop_on_the_vm_that_was_killed_is_named_as_what_it_is(cloud):
     user.watch(300)
     (event,) = [line for line in user.run("logs", "--events").out.splitlines() if "cut off" in line]
     assert "the loop on the VM was killed or cut off; this one takes its place" in event
+
+
+def test_every_command_names_the_watch_that_the_file_wants(cloud):
+    """With `watch.on_vm` it is the one on the VM; a VM that is stopped cannot run it, and `up` starts that."""
+    user = on_vm(cloud)
+    cloud.wait(1)
+    assert "is up. Next: tpuctl watch --on-vm" in user.up().err
+    assert "If no watcher runs: tpuctl watch --on-vm" in user.up().err
+    assert commands(user) == {"tpuctl watch --on-vm"}
+    cloud.wait(900)
+    cloud.model.preempt("demo-tpu-g1", notice=False)
+    cloud.wait(60)
+    assert commands(user) == {"tpuctl watch --on-vm"}
+    with cloud.model.lock:
+        cloud.model.compute.stop("europe-west4-b", "demo-vm")
+    cloud.wait(300)
+    assert commands(user) == {"tpuctl up"}
+
+
+def commands(user):
+    """Return what `status` and `explain` say to run."""
+    said = set(re.findall(r"[Rr]un: (tpuctl \w+(?: --on-vm)?)", " ".join(user.run("status").out.split())))
+    items = user.run("explain", "--json").document["items"]
+    return said | {one["hint"] for one in items if one["hint"].startswith("tpuctl ")}

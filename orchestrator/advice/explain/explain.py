@@ -222,7 +222,7 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     state = ended if phases else _without_heartbeat(facts)
     if decision.changes:
         message, nexts = decision.changes[0].message, changes_text(decision.changes)
-        hint = "" if next_pass(facts) else "tpuctl watch"
+        hint = "" if next_pass(facts) else facts.watch_command
         return ExplainedItem(
             "job", state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
@@ -292,7 +292,6 @@ def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
 def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
     """Explain which process watches the deployment, if any."""
     watcher, now = facts.watcher, facts.world.observed_at
-    where = " --on-vm" if facts.spec.watch.on_vm else ""
     if watcher is None:
         message = "no `tpuctl watch` runs for it, on this computer or another one"
         return ExplainedItem(
@@ -301,7 +300,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
             message,
             LoopRule.WATCHER_NONE,
             next="nothing",
-            hint=f"tpuctl watch{where}",
+            hint=facts.watch_command,
         )
     held = f"{called_with_user(watcher.command, watcher.who)} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)
@@ -314,7 +313,7 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
             LoopRule.WATCHER_LEASE_EXPIRED,
             evidence,
             "nothing",
-            hint=f"tpuctl watch{where}",
+            hint=facts.watch_command,
         )
     message = f"{called(watcher.command)} works on it, and checks every {span_text(facts.spec.watch.poll)}"
     state = "on the VM" if watcher.on == "vm" else "at work"

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
-from orchestrator.domain.observation import World
+from orchestrator.domain.lease import watch_command
+from orchestrator.domain.observation import Present, VmState, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan, kind_title
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -48,6 +49,13 @@ class DeploymentFacts:
     """Nothing of it is billed: it is on the local cloud."""
     next_pass_at: float | None = None
     """When the watcher makes its next pass, as it has published, in seconds since the epoch."""
+
+    @property
+    def watch_command(self) -> str:
+        """Return the command that starts a watcher; a VM that is to run the loop has to run itself."""
+        vm, on_vm = self.world.vm, self.spec.watch.on_vm
+        stopped = on_vm and isinstance(vm, Present) and vm.value.state is VmState.TERMINATED
+        return "tpuctl up" if stopped else watch_command(on_vm=on_vm)
 
 
 @dataclass(frozen=True)

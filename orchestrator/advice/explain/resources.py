@@ -172,11 +172,14 @@ def _explained_request(
     if refused and decision.rule in {LoopRule.REFUSED_WAIT, LoopRule.REFUSED_FINAL}:
         return _refused(state, facts, kind, decision, refused, evidence)
     if decision.changes:
-        nexts, hint = changes_text(decision.changes), "" if next_pass(facts, decision) else "tpuctl watch"
+        nexts, hint = (
+            changes_text(decision.changes),
+            "" if next_pass(facts, decision) else facts.watch_command,
+        )
         return ExplainedItem(
             kind.word, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
         )
-    hint = "" if next_pass(facts) else "tpuctl watch"
+    hint = "" if next_pass(facts) else facts.watch_command
     nexts = decision.waiting or "check again"
     return ExplainedItem(
         kind.word, state, message, decision.rule, evidence, nexts, next_pass(facts, decision), hint
@@ -235,7 +238,7 @@ def _refused(
                 else f"the old TPU held the quota in {zone} until it was deleted"
             )
             nexts = "ask again when it is deleted" if held else f"ask again in {zone}"
-            hint = "nothing; that is an ordinary wait" if next_pass(facts) else "tpuctl watch"
+            hint = "nothing; that is an ordinary wait" if next_pass(facts) else facts.watch_command
             return ExplainedItem(
                 kind.word,
                 state,

@@ -64,7 +64,7 @@ class FleetStatus:
     *nodes_requested* exist or are requested, *nodes_wanted* is how many the queue needs (None: unknown).
     The cost so far is from *usd* to *upper_usd*, where the price lists differ; *node_usd_hour* and
     *node_upper_usd_hour* are the price of a node, idle or not, None if unknown. *watcher_on* is where the
-    watcher runs: `vm`, `elsewhere`, or "" for nowhere.
+    watcher runs: `vm`, `elsewhere`, or "" for nowhere; *watch_on_vm* says that the file wants it on the VM.
     """
 
     name: str
@@ -82,6 +82,7 @@ class FleetStatus:
     node_upper_usd_hour: float | None
     watcher_on: str
     users: tuple[UserRow, ...] = ()
+    watch_on_vm: bool = False
 
 
 def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
@@ -126,7 +127,7 @@ def fleet_status(choice: Choice, reporter: Reporter) -> FleetStatus:
         fleet.spec.name, vm, tuple(rows), waiting, len({*tasks.values()}),
         sum(one.known_usd for one in costs), sum(one.upper_usd for one in costs), message,
         size, requested, wanted, price.billed_usd, price.upper_usd,
-        _watched_from(fleet.head, world), users,
+        _watched_from(fleet.head, world), users, fleet.spec.watch.on_vm,
     )  # fmt: skip
 
 

@@ -168,6 +168,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         checkpoint_step=common_step(heartbeats) or _step_in_bucket(session, found),
         resumes_from=_resumes_from(state, found),
         watcher=watcher,
+        watch_on_vm=spec.watch.on_vm,
         safety_nets=safety_nets(spec, record.started_at) if record.started_at else (),
         next_changes=changes,
         waits_for=waits,

@@ -2,6 +2,7 @@
 
 from orchestrator.app.adopt import Adopted
 from orchestrator.cli.console import print_json, say, talk
+from orchestrator.domain.lease import watch_command
 from orchestrator.domain.observation import ForeignBucket, ForeignNode, ForeignVm
 
 _AT_DOWN = {
@@ -71,7 +72,8 @@ def show(done: Adopted, *, as_json: bool) -> None:
         }
         print_json("adopt", body)
     else:
-        text = f"{done.name} runs the job as TPU #{done.incarnation}. Next: tpuctl watch"
+        watch = watch_command(on_vm=done.on_vm)
+        text = f"{done.name} runs the job as TPU #{done.incarnation}. Next: {watch}"
         say(text, style="green")
 
 

@@ -12,6 +12,7 @@ from orchestrator.app.fleet.status import FleetStatus, UserRow
 from orchestrator.app.fleet.up import FleetUp
 from orchestrator.cli.console import print_json, put, say, talk
 from orchestrator.cli.views.fleet_usage import put_table
+from orchestrator.domain.lease import watch_command
 from orchestrator.domain.text.amounts import (
     size_text,
     span_text,
@@ -96,10 +97,11 @@ def show_up(done: FleetUp, *, as_json: bool) -> None:
     total = len(done.nodes_up) + len(done.nodes_not_up)
     if not total:
         text = f"{done.name}: the VM is up, and no task waits for a node. Next: tpuctl fleet submit JOB"
-        say(f"{text}, and `tpuctl fleet watch`, which brings nodes when tasks wait", style="green")
+        watch = watch_command(on_vm=done.on_vm, fleet=True)
+        say(f"{text}, and `{watch}`, which brings nodes when tasks wait", style="green")
         return
     goes_on = ", which asks on for the others, also in other zones" if done.nodes_not_up else ""
-    then = f"tpuctl fleet watch{' --on-vm' if done.on_vm else ''}"
+    then = watch_command(on_vm=done.on_vm, fleet=True)
     say(f"{done.name}: {len(done.nodes_up)} of {total} nodes are up. Next: {then}{goes_on}", style="green")
 
 
@@ -149,7 +151,7 @@ def show_status(status: FleetStatus, *, as_json: bool) -> None:
         put(
             f"watched {watched[status.watcher_on]}"
             if status.watcher_on
-            else "no watcher runs: tpuctl fleet watch"
+            else f"no watcher runs: {watch_command(on_vm=status.watch_on_vm, fleet=True)}"
         )
     put(_size_text(status))
 

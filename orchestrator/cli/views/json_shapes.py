@@ -204,7 +204,7 @@ KINDS: Mapping[str, Any] = {
             "xla_programs_restored": maybe(int), "xla_programs_compiled": maybe(int),
         }],
         "checkpoint_step?": maybe(int), "resumes_from?": maybe(int),
-        "watcher": object, "safety_nets?": [_SAFETY_NET], "next_changes": [str],
+        "watcher": object, "watch_on_vm?": bool, "safety_nets?": [_SAFETY_NET], "next_changes": [str],
         "waits_for?": [_WAIT], "next_pass_in_s": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),

@@ -31,6 +31,7 @@ from orchestrator.cli.views.paint import (
     state,
     wants_colour,
 )
+from orchestrator.domain.lease import watch_command
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
@@ -351,12 +352,11 @@ def _watcher_cure(status: DeploymentStatus) -> tuple[str, str] | None:
     """Return why no watcher runs ("" if unknown) and the command to start one; None if none is needed."""
     if status.outcome or _watcher_runs(status):
         return None
-    if not status.watcher or status.watcher.on != "vm":
-        return "", "tpuctl watch"
-    vm = _vm_state(status)
-    if vm == "RUNNING":
-        return "the one on the VM is silent", "tpuctl watch --on-vm"
-    return f"the VM is {vm}", "tpuctl up"
+    was_on_vm, vm = status.watcher is not None and status.watcher.on == "vm", _vm_state(status)
+    on_vm = was_on_vm or status.watch_on_vm
+    if on_vm and vm != "RUNNING":
+        return f"the VM is {vm}", "tpuctl up"
+    return "the one on the VM is silent" if was_on_vm else "", watch_command(on_vm=on_vm)
 
 
 def resource_lines(rows: Sequence[ResourceStatus]) -> list[str]:

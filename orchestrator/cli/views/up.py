@@ -5,6 +5,7 @@ from collections.abc import Callable
 from orchestrator.app.up import Goal, Up, UpPrice
 from orchestrator.cli.console import print_json, say
 from orchestrator.cli.views.plan import after_done
+from orchestrator.domain.lease import watch_command
 from orchestrator.domain.text.amounts import span_text, ttl_text, usd_text
 from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
@@ -13,6 +14,7 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
     """Print the changes as text or JSON; both include what differs from the file and stays."""
     for text in done.drift:
         say(f"{text}.", style="yellow")
+    watch = watch_command(on_vm=done.on_vm)
     if as_json:
         state = done.state.value
         body = {"name": done.name, "bucket": done.bucket, "changes_count": done.changes, "state": state}
@@ -22,9 +24,9 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
     elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
     elif done.changes == 0:
-        say("no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: tpuctl watch")
+        say(f"no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: {watch}")
     else:
-        say(f"{done.name} is up. Next: tpuctl watch{' --on-vm' if done.on_vm else ''}", style="green")
+        say(f"{done.name} is up. Next: {watch}", style="green")
 
 
 def show_price(price: UpPrice, write: Callable[..., None]) -> None:
