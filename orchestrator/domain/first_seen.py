@@ -15,6 +15,8 @@ class Condition(Enum):
     """Every worker of the TPU reports that it has stopped for good."""
     OTHER_CODE = "other-code"
     """A worker goes on reporting other code than was sent over SSH."""
+    FROM_ZERO = "from-zero"
+    """The job on the TPU has begun without a checkpoint; this stays for as long as the TPU is the newest."""
     UNHEALTHY = "unhealthy"
     MAINTENANCE = "maintenance"
     PROVISIONING = "provisioning"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import VM_RUNNING, Condition, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
@@ -11,6 +10,7 @@ from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.planning.fleet.deployments import fleet_of
+from orchestrator.planning.job import from_zero_since
 from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import end_text, has_failed
 from orchestrator.planning.uncommitted import has_no_steps, lost_text
@@ -68,12 +68,16 @@ def with_preemption(record: Record) -> Record:
     return replace(record, node=replace(record.node, preemptions=record.node.preemptions + 1))
 
 
-def start_from_zero(spec: Spec, record: Record, world: World) -> Event | None:
-    """Return the event of a replacement whose job starts at step 0, so that earlier training is lost."""
-    runs = [b for b in world.heartbeats_of(record.node.incarnation) if b.phase is Phase.RUN]
-    if not record.node.preemptions or not runs or any(b.resumed_from is not None for b in runs):
+def start_from_zero(spec: Spec, before: Record, after: Record, world: World) -> Event | None:
+    """
+    Return the event of a replacement whose job has started at step 0, so that earlier training is lost.
+
+    Only in the one pass that first observes it, with the time at which it was: no watcher may have run then.
+    """
+    number, began = after.node.incarnation, from_zero_since(world, after)
+    if began is None or not after.node.preemptions or has_no_steps(spec.job.checkpoint):
         return None
-    if has_no_steps(spec.job.checkpoint):
+    if of_node(number, Condition.FROM_ZERO) in before.first_seen:
         return None
-    text = f"TPU #{record.node.incarnation} begins at STEP 0: no checkpoint was saved before"
-    return Event(world.observed_at, EventKind.STARTED_OVER, text, {"incarnation": record.node.incarnation})
+    text = f"TPU #{number} began at STEP 0: no checkpoint was saved before"
+    return Event(began, EventKind.STARTED_OVER, text, {"incarnation": number})

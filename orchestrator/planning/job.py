@@ -230,6 +230,16 @@ def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None
     return None
 
 
+def from_zero_since(world: World, record: Record) -> float | None:
+    """Return when the job on the newest TPU began without a checkpoint; None if it has one, or does not run."""
+    now = world.observed_at
+    runs = [b for b in world.heartbeats_of(record.node.incarnation) if b.phase is Phase.RUN]
+    if not runs or any(b.resumed_from is not None for b in runs):
+        return None
+    # By the machine's clock, which may be wrong.
+    return min(now, max(record.node.requested_at, min(b.timings.get("spawned", now) for b in runs)))
+
+
 def reports_other_code(world: World, record: Record) -> bool:
     """Return whether a worker is at work with other code than was sent to it over SSH."""
     at_work = (Phase.SETUP, Phase.RESTORE, Phase.RUN)

@@ -13,7 +13,14 @@ from orchestrator.planning.job import SILENCE, expected_workers, heartbeat_inter
 MAX_STEADY = 45.0
 """Seconds at most: a `push` waits 90 s for the lease, and a published status is current for 75 s."""
 STEADY_STATES = frozenset(
-    {NodeState.READY, Condition.MADE, Condition.LAST_CREATING, Condition.HAS_RUN, Condition.RUNNING}
+    {
+        NodeState.READY,
+        Condition.FROM_ZERO,
+        Condition.MADE,
+        Condition.LAST_CREATING,
+        Condition.HAS_RUN,
+        Condition.RUNNING,
+    }
 )
 """States that belong to a TPU or VM at work; any other recorded state is a doubt whose age matters."""
 

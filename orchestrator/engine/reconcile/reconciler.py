@@ -38,7 +38,6 @@ class Reconciler:
         self._wide = WideList()
         self._alarms = Alarms(deployment.sink)
         self._stockouts_shared = 0.0
-        self._from_zero = 0
 
     def one_pass(self) -> Pass:
         """Run one pass. Raise LeaseHeldError if another process has the lease."""
@@ -81,10 +80,8 @@ class Reconciler:
         """Return world and record with what this observation adds, and emit an event for each change."""
         world, after = self._next_record(before, world)
         spec, events = self._deployment.spec, []
-        started_over = start_from_zero(spec, after, world)
-        if started_over is not None and after.node.incarnation > self._from_zero:
-            self._from_zero = after.node.incarnation
-            events.append(started_over)
+        started_over = start_from_zero(spec, before, after, world)
+        events += [started_over] if started_over is not None else []
         events += events_of(before, after, world)
         lost = preemption(spec, before, after, world)
         if lost is not None:
