@@ -43,7 +43,7 @@ FIRST_TYPE = "v5litepod-4"
 ORDER = ("name", "project", "tpu", "vm", "bucket", "job", "service_account", "watch")
 FIRST_SETTINGS = frozenset({
     "name", "project", "tpu.type", "tpu.zones", "job.command", "job.setup", "job.target_steps", "watch.budget_usd",
-    "watch.ttl",
+    "watch.ttl", "watch.on_vm",
 })  # fmt: skip
 """Settings that the short file shows, beside those that are given: what people ask for at their first job."""
 SHELL = frozenset({"job.command", "job.setup"})

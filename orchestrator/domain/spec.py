@@ -236,7 +236,7 @@ class WatchSpec:
     self_delete: bool = False
     """Let each TPU delete itself when ttl is over and no watcher runs. Its account gets wider access."""
     on_vm: bool = False
-    """Create the VM so that `tpuctl watch --on-vm` can run the loop there. Its account gets wider access."""
+    """Let the VM watch (`tpuctl watch --on-vm`). Set it before the first up: its account gets wider access."""
 
 
 @dataclass(frozen=True)
