@@ -14,7 +14,7 @@ class Training(NamedTuple):
     The training of one attempt, from its first to its last new step.
 
     *began_at* and *until* are in seconds since the epoch by the machine's clock; it went from
-    *from_step*, that of its checkpoint, to *to_step*.
+    *from_step*, as `trained_from` has it, to *to_step*.
     """
 
     attempt: int
@@ -22,6 +22,18 @@ class Training(NamedTuple):
     until: float
     from_step: int
     to_step: int
+
+
+def trained_from(from_step: Optional[int], resumed_from: Optional[int], began_step: Optional[int]) -> int:
+    """
+    Return the step from which an attempt trained: that of its checkpoint, a lower one if it did not read it.
+
+    An older agent reports no *from_step*; then it follows from the first step that the job reported.
+    """
+    resumed = resumed_from or 0
+    if from_step is not None:
+        return from_step
+    return resumed if began_step is None or began_step >= resumed else max(0, began_step - 1)
 
 
 def training_of(
@@ -57,7 +69,8 @@ def trainings(body: Mapping[str, Any]) -> List[Training]:
         times = body.get("timings") or {}
         last = training_of(
             body.get("attempt") or 0, times.get("first_step"), body.get("progress_at"),
-            body.get("resumed_from"), body.get("step"), found,
+            trained_from(body.get("from_step"), body.get("resumed_from"), body.get("began_step")),
+            body.get("step"), found,
         )  # fmt: skip
         if last is not None:
             found.append(stored_training(list(last)))

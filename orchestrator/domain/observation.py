@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Generic, TypeVar
 
 from orchestrator.contract.phase import Phase
-from orchestrator.contract.training import Training, training_of
+from orchestrator.contract.training import Training, trained_from, training_of
 from orchestrator.domain.machines.capacity import CapacityHistory
 from orchestrator.domain.machines.maintenance import Maintenance
 from orchestrator.domain.machines.node_price import Prices
@@ -244,8 +244,9 @@ class Heartbeat:
     """Last commits of this attempt, newest first; an older agent names none."""
     resumed_from: int | None = None
     """Step of the checkpoint that was restored."""
+    from_step: int | None = None
     began_step: int | None = None
-    """First step that the job reported after a restore; a smaller one means that it ignores its checkpoint."""
+    """Step from which it trained, and the first it reported; smaller ones mean that it ignores its checkpoint."""
     ignored_message: str = ""
     """That it does, and why; empty while nothing says so."""
     attempt: int = 0
@@ -261,33 +262,28 @@ class Heartbeat:
     """Last step of the training, as the job reports it; `job.target_steps` counts before it."""
     progress_from: str = ""
     """Where the step comes from: file, pattern, events, commits, or the name of a preset."""
-    format: str = ""
-    """Format of the saves; empty until `auto` has found one."""
+    format: str = ""  # of the saves; empty until `auto` has found one
     progress_at: float | None = None
     notice: bool = False
-    """The machine has a preemption notice, or is about to reboot."""
     preempted: bool = False
-    """The machine is lost for good; it does not reboot."""
+    """The machine has a preemption notice or is about to reboot; it is lost for good and does not reboot."""
     save_interval: float | None = None
     """Interval between saves that the job was given."""
     save_pause: float | None = None
-    """How long one save stops the training."""
     save_pause_from: str = ""
-    """How that is known: measured, reported, declared or assumed."""
+    """How long one save stops the training, and how that is known: measured, reported, declared or assumed."""
     time_between_interruptions: float | None = None
     """Expected time between two interruptions that lose work."""
     observed_save_interval: float | None = None
-    """Measured time between the last saves."""
     save_pauses: float | None = None
-    """Sum of the measured pauses for saves on this machine."""
+    """Measured: time between the last saves, and the sum of the pauses for saves on this machine."""
     commit_seconds: float | None = None
     """How long the last commit to the bucket took."""
     uncommitted: str = ""
     """A save that no commit contains."""
     uncommitted_place: str = ""
-    """Where it lies: checkpoints, work, home or quarantine."""
     uncommitted_state: str = ""
-    """What its format judges it to be."""
+    """Where it lies: checkpoints, work, home or quarantine; and what its format judges it to be."""
     committed_counted: bool = False
     """The saves name no step, so that `committed_step` is a number of saves."""
     uncommitted_files: int = 0
@@ -313,11 +309,14 @@ class Heartbeat:
     @property
     def trainings(self) -> tuple[Training, ...]:
         """Return what all attempts on this machine have trained, also the present one."""
-        first = self.timings.get("first_step")
-        last = training_of(
-            self.attempt, first, self.progress_at, self.resumed_from, self.step, list(self.trained)
-        )
+        first, start = self.timings.get("first_step"), self.start_step
+        last = training_of(self.attempt, first, self.progress_at, start, self.step, list(self.trained))
         return self.trained if last is None else (*self.trained, last)
+
+    @property
+    def start_step(self) -> int:
+        """Return the step from which the present attempt trained, 0 for the beginning."""
+        return trained_from(self.from_step, self.resumed_from, self.began_step)
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ def _reported(heartbeat: Heartbeat, known_until: float | None) -> list[tuple[flo
         heartbeat = replace(heartbeat, progress_at=heartbeat.updated)
     found = {one.began_at: one.from_step for one in heartbeat.trainings}
     if "first_step" in heartbeat.timings:
-        found.setdefault(heartbeat.timings["first_step"], heartbeat.resumed_from or 0)
+        found.setdefault(heartbeat.timings["first_step"], heartbeat.start_step)
     ends = [
         (one.until, one.to_step)
         for one in heartbeat.trainings

@@ -135,7 +135,7 @@ def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
 
 def _first_resumed(heartbeat: Heartbeat) -> int:
     """Return the step from which the first attempt on a machine trained, 0 for the beginning."""
-    return heartbeat.trained[0].from_step if heartbeat.trained else heartbeat.resumed_from or 0
+    return heartbeat.trained[0].from_step if heartbeat.trained else heartbeat.start_step
 
 
 def counts(heartbeat: Heartbeat) -> bool:

@@ -107,5 +107,5 @@ def _steps(heartbeat: Heartbeat | None) -> str:
         return ""
     trained = heartbeat.trainings
     last = heartbeat.step if heartbeat.step is not None else trained[-1].to_step if trained else None
-    first = trained[0].from_step if trained else heartbeat.resumed_from or 0
+    first = trained[0].from_step if trained else heartbeat.start_step
     return "" if last is None else f"steps {first:,} to {last:,}"

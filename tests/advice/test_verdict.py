@@ -66,6 +66,9 @@ def test_a_job_that_starts_again_though_it_had_saved_does_not_recover():
     assert found.recoveries[0].steps_redone == 59
     assert found.recoveries[0].ignored
     assert any("ignores its checkpoint" in text for text in found.hints)
+    # It reports each twentieth step.
+    rarely = verdict([heartbeat(1, 60), heartbeat(2, 100, 50, began_step=20, from_step=0)])
+    assert (rarely.recoveries[0].resumed, rarely.recoveries[0].steps_redone) == (False, 60)
 
 
 def test_a_job_that_goes_on_from_an_older_checkpoint_does_not_recover():

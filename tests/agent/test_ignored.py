@@ -70,3 +70,34 @@ def test_what_a_framework_refuses_is_not_blamed_on_the_script(tmp_path: Path) ->
     (tmp_path / "50" / "array").unlink()
     said = ignored_message(20, 50, files)
     assert "though its bytes were as saved: the framework has refused it, or the job has deleted it" in said
+
+
+REPORTS = """
+import os, time
+from pathlib import Path
+first = 51 if os.environ["DOES"] == "resumes" else 20
+for step in (first, first + 20):
+    print(f"step {step} loss 0.6", flush=True)
+    time.sleep(1)
+if not os.environ["TPUCTL_RESUME"]:
+    Path(os.environ["TPUCTL_CHECKPOINT_DIR"], "ckpt_00050.bin").write_bytes(b"trained")
+time.sleep(600)  # until the test kills the machine
+"""
+
+
+@pytest.mark.parametrize(("does", "trained_from"), [("nothing", 0), ("resumes", 50)])
+def test_a_machine_reports_from_which_step_its_job_trained(
+    lab: AgentLab, does: str, trained_from: int
+) -> None:
+    """Not from the checkpoint that it has ignored: it reports each twentieth step, so twenty came before."""
+    code = lab.put_bundle({"train.py": REPORTS.encode()})
+    settings = {"CHECKPOINT_FORMAT": "files", "BUNDLE": code, "_DOES": does}
+    first = lab.machine(**settings).start()
+    first.until_committed(50)
+    assert first.heartbeat()["from_step"] == 0
+    first.kill_all()
+
+    second = lab.machine("m1", INCARNATION=2, **settings).start()
+    second.until(lambda: (second.heartbeat().get("step") or 0) in (40, 71), "the second report")
+    assert (second.heartbeat()["resumed_from"], second.heartbeat()["from_step"]) == (50, trained_from)
+    second.kill_all()

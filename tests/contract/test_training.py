@@ -1,6 +1,13 @@
 """When a machine has trained, over all attempts of the job on it."""
 
-from orchestrator.contract.training import MAX_TRAININGS, Training, first_timings, joined, trainings
+from orchestrator.contract.training import (
+    MAX_TRAININGS,
+    Training,
+    first_timings,
+    joined,
+    trained_from,
+    trainings,
+)
 
 BODY = {
     "attempt": 2, "progress_at": 90.0, "resumed_from": 40, "step": 70, "timings": {"first_step": 60.0},
@@ -46,3 +53,13 @@ def test_the_times_of_the_first_attempt_with_a_step_stay():
     assert first_timings(BODY) == {}
     for odd in ([], 7, {"first_step": "x"}, {"first_step": float("nan")}, {"first_step": True}):
         assert first_timings({**BODY, "first_timings": odd}) == {}
+
+
+def test_an_attempt_trained_from_where_it_really_began():
+    """Not from a checkpoint that it ignored; an older agent tells only its first reported step."""
+    assert trained_from(0, 50, 20) == 0
+    assert trained_from(None, 50, 20) == 19
+    assert [trained_from(None, 50, began) for began in (None, 50, 51)] == [50, 50, 50]
+    assert trained_from(None, None, 20) == 0
+    assert trainings({**BODY, "from_step": 7})[-1].from_step == 7
+    assert trainings({**BODY, "began_step": 1})[-1].from_step == 0

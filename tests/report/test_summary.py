@@ -47,6 +47,16 @@ def test_steps_redone_are_those_between_checkpoint_and_preemption():
     assert summary([heartbeat(1, None), heartbeat(2, 100)]).steps_redone == 0
 
 
+def test_a_job_that_ignores_its_checkpoint_makes_all_steps_again():
+    """Steps 200 and 500 were restored, and each time it began at 0: what counts is where it really began."""
+    earlier = [heartbeat(1, 260), heartbeat(2, 500, 200, from_step=0, began_step=20)]
+    newest = heartbeat(3, 1000, 450, from_step=0, began_step=20)
+    found = summary([*(replace(one, phase=Phase.STOPPED) for one in earlier), newest])
+    assert (found.steps_redone, found.upper_steps_redone) == (760, 760)
+    older_agent = [heartbeat(1, 260), heartbeat(2, 500, 200, began_step=20)]
+    assert summary(older_agent).steps_redone == 241
+
+
 @pytest.mark.parametrize(
     ("before", "resumed", "counts"),
     [

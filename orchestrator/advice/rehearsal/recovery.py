@@ -81,7 +81,8 @@ def recovery_of(
     tells_steps = run.tells_steps
     restored = after.resumed_from or 0
     # A job that ignores its checkpoint starts below the restored step, whatever it was given.
-    start = restored if after.began_step is None else min(restored, after.began_step)
+    began = after.began_step if after.from_step is None else after.from_step
+    start = restored if began is None else min(restored, began)
     before = chain.get(fault.incarnation)
     reached = max(fault.step or 0, (before.step or 0) if before else 0)
     first = after.timings.get("first_step")

@@ -41,6 +41,7 @@ class ProgressTracker:
         self._pauses = SavePauses()
         self._save: Optional[int] = None
         self._began = False
+        self._ignored_at: Optional[int] = None
         self.moved_at = self._clock.monotonic()
         self._context.events.begin(self._clock.now())
 
@@ -111,6 +112,10 @@ class ProgressTracker:
         assert now.step is not None  # noqa: S101 (asked for above)
         if not self._began or now.source != self._known.source:
             self._record_first_step(now.step, resumed)
+        elif self._ignored_at is not None and now.step > self._ignored_at:
+            # It reports each so many steps: as many came before the first one that it has reported.
+            self._context.heartbeat.set(from_step=max(0, 2 * self._ignored_at - now.step))
+            self._ignored_at = None
         self._rate.at(self._clock.monotonic(), now.step, now.source)
         # A change of source may repeat the last step, which is no progress.
         if now.step == self._known.step:
@@ -124,10 +129,12 @@ class ProgressTracker:
         """Record the first step after a start, and report a job that did not resume from its checkpoint."""
         # If saves are only counted, the number is a guess and proves nothing.
         counted = bool(self._context.heartbeat.get("committed_counted"))
-        message = ""
+        message, start = "", resumed or 0
+        self._ignored_at = None
         if resumed is not None and step < resumed and not counted:
+            self._ignored_at, start = step, max(0, step - 1)
             message = ignored_message(step, resumed, self._context.local.restored)
         if message and message != self._context.heartbeat.get("ignored_message"):
             say(message)
             self._context.log.say(message)
-        self._context.heartbeat.set(began_step=step, ignored_message=message)
+        self._context.heartbeat.set(began_step=step, from_step=start, ignored_message=message)

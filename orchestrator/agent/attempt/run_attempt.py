@@ -77,6 +77,7 @@ class AttemptRunner:
             committed_step=attempt.resume_step,
             committed_steps=[],
             step=None,
+            from_step=None,
             began_step=None,
             ignored_message="",
             loss=None,

@@ -24,10 +24,10 @@ from orchestrator.contract.training import Training, first_timings, joined, trai
 
 SCHEMA = 1
 _UNKNOWN = (
-    "step", "began_step", "loss", "loss_step", "rate", "reported_target_steps", "committed_step", "committed_at",
-    "resumed_from", "exit_code", "progress_at", "save_interval", "save_pause", "time_between_interruptions",
-    "observed_save_interval", "save_pauses", "commit_seconds", "uncommitted_complete",
-    "xla_programs_restored", "xla_programs_compiled",
+    "step", "from_step", "began_step", "loss", "loss_step", "rate", "reported_target_steps", "committed_step",
+    "committed_at", "resumed_from", "exit_code", "progress_at", "save_interval", "save_pause",
+    "time_between_interruptions", "observed_save_interval", "save_pauses", "commit_seconds",
+    "uncommitted_complete", "xla_programs_restored", "xla_programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _TEXTS = (
