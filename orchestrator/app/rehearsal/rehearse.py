@@ -137,7 +137,9 @@ class _Rehearsal:
         """Return the verdict. A job that fails undisturbed is not run again."""
         sandbox, undisturbed = self._sandbox, None
         if compare:
-            sandbox.say("The job runs twice on this computer, so it takes more than twice as long as alone.", "")
+            sandbox.say(
+                "The job runs twice on this computer, so it takes more than twice as long as alone.", ""
+            )
             sandbox.scene("The job, undisturbed")
             undisturbed = self._run((), None)
             # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
