@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from orchestrator.domain.lease import watch_command
+from orchestrator.domain.names import incarnation_of
 from orchestrator.domain.observation import Present, VmState, World
-from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Plan, kind_title
-from orchestrator.domain.record import Record
+from orchestrator.domain.plan import MAKING, Change, Decision, Kind, LoopRule, Plan, kind_title
+from orchestrator.domain.record import Record, Refusal
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.status import DeploymentState, WatcherStatus
 
@@ -153,12 +154,28 @@ def journal_of(
     refused: dict[Entry, str] = {}
     for refusal in facts.record.refusals:
         # What a refusal answers is the last request before it.
-        asked = [e for e in chosen if e.kind == refusal.kind.value and e.at <= refusal.at]
+        asked = [e for e in chosen if _may_answer(refusal, e, facts.record)]
         refused |= dict.fromkeys(asked[-1:], f"refused ({refusal.code})" if refusal.code else "refused")
     return tuple(
         Evidence("journal", e.at, f"{e.verb} {_named(e)} ({e.message}): {_result(e, refused)}")
         for e in chosen
     )
+
+
+def _may_answer(refusal: Refusal, entry: Entry, record: Record) -> bool:
+    """Return whether *refusal* may be of this request; its own may be in the journal of another computer."""
+    if entry.kind != refusal.kind.value or entry.at > refusal.at:
+        return False
+    if entry.verb not in {verb.word for verb in MAKING}:
+        return False
+    if refusal.kind is not Kind.NODE:
+        return True
+    # A TPU that has been billed was made.
+    if any(span.name == entry.name for span in record.spans):
+        return False
+    numbers = (incarnation_of(word.strip("':,"), {}) for word in refusal.message.split())
+    named = next((number for number in numbers if number is not None), None)
+    return named in {None, incarnation_of(entry.name, {})}
 
 
 def _result(entry: Entry, refused: Mapping[Entry, str]) -> str:
