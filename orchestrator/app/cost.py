@@ -1,5 +1,7 @@
 """Sum up what a deployment has cost and for what."""
 
+from contextlib import suppress
+
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.earlier_costs import Cost, earlier_costs, every_earlier_cost
@@ -8,10 +10,10 @@ from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.contract.bucket.object_names import CACHES
 from orchestrator.domain.names import is_given_back
-from orchestrator.domain.observation import Present, World
+from orchestrator.domain.observation import Heartbeat, Present, World
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
-from orchestrator.errors import TpuctlError, UsageError
+from orchestrator.errors import UNFORESEEN, TpuctlError, UsageError
 from orchestrator.pricing.cost_breakdown import CostBreakdown, StoredAmount, cost_breakdown
 
 
@@ -43,9 +45,35 @@ def breakdown_of(
     session: Session, record: Record, now: float, stored: tuple[StoredAmount, ...] = ()
 ) -> CostBreakdown:
     """Return the cost of all incarnations, including deleted ones."""
+    return cost_breakdown(session.spec, session.catalog, record, _reports(session), now, stored)
+
+
+def known_reports(session: Session) -> tuple[Heartbeat, ...]:
+    """Return the last heartbeats of all incarnations for a deletion."""
+    # Nothing that is unreadable may prevent it.
+    with suppress(TpuctlError, *UNFORESEEN):
+        return _reports(session) if session.records.current.spans else ()
+    return ()
+
+
+def known_cost(session: Session, reports: tuple[Heartbeat, ...] | None = None) -> CostBreakdown | None:
+    """
+    Return the total cost for a deletion, None if this computer knows of nothing billed.
+
+    The heartbeats are read unless they are given as *reports*.
+    """
+    record = session.records.current
+    # Neither unreadable reports nor a failing price calculation may prevent the deletion.
+    with suppress(TpuctlError, *UNFORESEEN):
+        if record.spans:
+            found = _reports(session) if reports is None else reports
+            return cost_breakdown(session.spec, session.catalog, record, found, session.clock.now())
+    return None
+
+
+def _reports(session: Session) -> tuple[Heartbeat, ...]:
     found = read_heartbeats(session.cloud.store, None)
-    heartbeats = found.value if isinstance(found, Present) else ()
-    return cost_breakdown(session.spec, session.catalog, record, heartbeats, now, stored)
+    return found.value if isinstance(found, Present) else ()
 
 
 def _with_earlier(cost: Cost, earlier: tuple[Cost, ...]) -> Cost:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter, leaving
-from orchestrator.app.cost import breakdown_of
+from orchestrator.app.cost import known_cost, known_reports
 from orchestrator.app.deployment.earlier_costs import keep_cost, open_named
 from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
@@ -15,7 +15,8 @@ from orchestrator.app.this_computer.process_lock import refuse_if_busy
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
-from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
+from orchestrator.domain.job_progress import unfinished_text
+from orchestrator.domain.observation import Absent, Heartbeat, Node, Present, Unknown, Vm
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle
@@ -126,14 +127,14 @@ def take_down(
             if delete_data:
                 # With what was only observed now, as long as there is a record that can tell it.
                 deletion.begin()
-                found = replace(found, cost=_cost_breakdown(session) or found.cost)
+                found = replace(found, cost=known_cost(session) or found.cost)
             reporter.now("deleting everything that has this deployment's label")
             deletion.report = lambda text: reporter.now(f"being deleted: {text}")
             with reporter:
                 leftovers = delete_all(deletion, session.blueprint.bucket if delete_data else "")
             if not leftovers and not delete_data:
                 # Again, up to the end of the deletion, or `cost` would show a larger sum a second later.
-                found = replace(found, cost=_cost_breakdown(session) or found.cost)
+                found = replace(found, cost=known_cost(session) or found.cost)
             # Only if lists prove that everything is deleted: leftovers are found by these files alone.
             if not leftovers:
                 _forget(session, found.cost if delete_data else None, delete_data=delete_data)
@@ -168,7 +169,8 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
         returning = {one.name for one in _given_back(adopted, lambda _: False, at_down)}
         undecided = {one.name for one in _given_back(adopted, lambda _: True, at_down)}
         fates = dict.fromkeys(undecided, "was adopted: given back unless you choose to delete it")
-        machines = _announce_machines(session, deletion, fates | dict.fromkeys(returning, "is given back"))
+        fates |= dict.fromkeys(returning, "is given back")
+        machines = _announce_machines(session, deletion, fates, reports := known_reports(session))
         has_data, data_goes = _announce_data(session, delete_data=delete_data)
         if not machines:
             session.reporter.say("  there are no machines")
@@ -178,7 +180,7 @@ def _announce(session: Session, deletion: Deletion, at_down: str, *, delete_data
     stay = frozenset(node.name for node in adopted)
     # A `down` that was killed may have deleted machines that the record still counts.
     ended_usd_hour = _end_of_costs(session, stay, deletion.ended()) if machines else 0.0
-    cost = _cost_breakdown(session)
+    cost = known_cost(session, reports)
     if cost is None and machines:
         session.reporter.say(
             "  what it has cost is not known yet: no observation of its machines is recorded"
@@ -279,12 +281,19 @@ def delete_all(deletion: Deletion, bucket: str = "") -> list[Leftover]:
     return leftovers
 
 
-def _announce_machines(session: Session, deletion: Deletion, fates: Mapping[str, str]) -> frozenset[str]:
-    """Say each machine, with its fate where it may stay (by name); return their names."""
+def _announce_machines(
+    session: Session, deletion: Deletion, fates: Mapping[str, str], reports: tuple[Heartbeat, ...]
+) -> frozenset[str]:
+    """Say each machine, with its fate where it may stay (by name), and the job that runs; return their names."""
     found = deletion.find()
     for item in found:
         what = f"{item.title} {item.name} {item.zone} {item.state}"
         session.reporter.say(f"  {what}, {fates[item.name]}" if item.name in fates else f"- {what}")
+    spec, newest = session.spec, session.records.current.node.incarnation
+    job = unfinished_text([one for one in reports if one.incarnation == newest], spec.job.target_steps)
+    works = any(item.kind == spec.job.run_on and item.state in {"READY", "RUNNING"} for item in found)
+    if job and works:
+        session.reporter.say(f"  the job runs and is not done: {job}")
     return frozenset(item.name for item in found)
 
 
@@ -369,15 +378,6 @@ def _end_of_costs(session: Session, stay: frozenset[str], ended: frozenset[str])
     if least:
         session.reporter.say(f"  this ends about {usd_range_text(least, most)} an hour (an estimate)")
     return round(least, 4)
-
-
-def _cost_breakdown(session: Session) -> CostBreakdown | None:
-    """Return the total cost so far, None if this computer knows of nothing billed."""
-    record = session.records.current
-    # Neither unreadable reports nor a failing price calculation may prevent the deletion.
-    with suppress(TpuctlError, *UNFORESEEN):
-        return breakdown_of(session, record, session.clock.now()) if record.spans else None
-    return None
 
 
 def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) -> None:

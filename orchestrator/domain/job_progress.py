@@ -89,6 +89,21 @@ def last_step(heartbeat: Heartbeat, target: int | None) -> int | None:
     return heartbeat.reported_target_steps if target is None else target
 
 
+def unfinished_text(heartbeats: Sequence[Heartbeat], target: int | None) -> str:
+    """Return how far a job is that runs, and what is saved of it; "" if its workers do not say that it runs."""
+    if not heartbeats or any(heartbeat.phase is not Phase.RUN for heartbeat in heartbeats):
+        return ""
+    slowest, saved = min(heartbeats, key=lambda b: b.step or 0), common_step(heartbeats)
+    last = last_step(slowest, target)
+    steps = (
+        "no step reported yet"
+        if slowest.step is None
+        else f"step {slowest.step}{f' of {last}' if last else ''}"
+    )
+    unit = "save" if slowest.committed_counted else "step"
+    return f"{steps}, {'no checkpoint yet' if saved is None else f'newest checkpoint {unit} {saved}'}"
+
+
 def seconds_remaining(heartbeats: tuple[Heartbeat, ...], target: int | None) -> float | None:
     """Return the remaining seconds of the slowest worker at its rate, None if unknown or beyond MAX_REST."""
     remaining: list[float] = []

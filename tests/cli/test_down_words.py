@@ -51,6 +51,20 @@ def test_the_machines_go_for_a_yes(user, monkeypatch):
     assert user.cloud.buckets()
 
 
+def test_a_job_that_runs_is_named_before_the_question(user, monkeypatch):
+    """The list alone says READY of a TPU whose job is done, and of one that is at step 300 of 1000."""
+    user.edit(job__target_steps=1000)
+    user.watch(200)
+    worker = user.run("status", "--json").document["workers"][0]
+    assert worker["phase"] == "run"
+    said = typed(monkeypatch, user, "n")
+    line = f"  the job runs and is not done: step {worker['step']} of 1000, newest checkpoint step "
+    assert f"{line}{worker['checkpoint_step']}\n" in said.err
+    assert said.err.index(line) < said.err.index("Delete the machines?")
+    user.cloud.model.preempt("demo-tpu-g1", notice=False)
+    assert "the job runs" not in typed(monkeypatch, user, "n").err, "its TPU is gone"
+
+
 @pytest.mark.parametrize("answer", ["y", "yes", "", "demo2"])
 def test_the_data_does_not_go_for_a_yes(user, monkeypatch, answer):
     """Nothing at all is deleted for any other word than the name."""
