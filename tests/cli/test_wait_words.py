@@ -33,7 +33,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     found = user.run("status", "--json").document
     assert (found["next_changes"], found["waits_for"][0]["what"]) == ([], "TPU: next try")
     status = user.run("status").out
-    assert "\nwaiting      TPU: next try (when a watcher runs" in status
+    assert "\nwaiting      TPU: next try, there was no capacity in europe-west4-b (when a" in status
     assert [line for line in status.splitlines() if line.startswith("next ")] == [
         "next         run: tpuctl watch"
     ]
@@ -63,3 +63,43 @@ def test_a_watcher_makes_its_changes_now_and_who_asks_the_cloud_sees_them_before
     assert f"{line} (now)" in fitted(change, unbilled=True, wide=False, colour=False)
     asked = replace(change, source=FROM_CLOUD)
     assert f"{line} (within 15 s)" in fitted(asked, unbilled=True, wide=False, colour=False)
+
+
+QUOTA = "TPUV5sPreemptibleLitepodServingPerProjectPerZoneForTPUAPI"
+
+
+def next_lines(text):
+    """Return the lines of a status about what is next, each with its continuation."""
+    _, *found = text.replace("\n             ", " ").split("\nnext         ")
+    return [one.partition("\n")[0] for one in found]
+
+
+def test_a_refusal_for_quota_names_what_helps_and_not_the_watcher_that_asks_in_vain(user):
+    """Before and after it is final; `watch` gives the advice once, not with each refusal."""
+    user.cloud.change(quotas={(QUOTA, "europe-west4-b"): 4})
+    assert user.run("up").code == 4
+    watched = user.watch(120).err
+    assert watched.count("(TPU-350)") > 1
+    assert watched.count("\n          next: you requested 8 chips, the limit is 4: ") == 1
+    first, second = next_lines(user.run("status").out)
+    assert first.startswith(
+        "you requested 8 chips, the limit is 4: v5litepod-4 would fit (tpu.type); waiting helps "
+    )
+    assert second == "then `tpuctl up` asks again; `tpuctl down` deletes what is billed meanwhile"
+
+    gave_up = user.run("watch")
+    assert (gave_up.code, "TPU-350" in gave_up.err) == (4, True)
+    status, explained = user.run("status").out, user.run("explain").out
+    assert next_lines(status) == [first, second]
+    assert "not requested again" in status
+    assert "Run: tpuctl watch" not in status
+    assert "next  nothing before `tpuctl up`" in explained
+    assert "do    tpuctl watch" not in explained
+
+
+def test_a_wait_after_a_stockout_names_it(user):
+    """The state alone says that it starts."""
+    user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))
+    assert "waiting: TPU: next try in " in user.run("up", "--wait", interrupt=60).err
+    (wait, *_) = user.run("status", "--json").document["waits_for"]
+    assert wait["message"] == "there was no capacity in europe-west4-b"

@@ -25,6 +25,7 @@ from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.job import BOOT_GRACE, decide_job
 from orchestrator.planning.save_interval import reported_interval
+from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted_text
 
 _ENDS = {
@@ -256,8 +257,10 @@ def _waits(
 ) -> ExplainedItem:
     """Explain a job that cannot run yet: its machine does not exist or is booting."""
     if decision.blocked:
-        nexts = "it starts by itself when that is there"
-        return ExplainedItem("job", state, decision.waiting, decision.rule, evidence, nexts, next_pass(facts))
+        final = hopeless(facts.record) is not None
+        nexts = "nothing before `tpuctl up`" if final else "it starts by itself when that is there"
+        when = None if final else next_pass(facts)
+        return ExplainedItem("job", state, decision.waiting, decision.rule, evidence, nexts, when)
     ready = facts.record.first_seen.get(of_node(facts.record.node.incarnation, NodeState.READY))
     if ready is not None:
         evidence = (Evidence("record", ready, "TPU first found READY"), *evidence)
@@ -294,13 +297,10 @@ def explain_watcher(facts: DeploymentFacts) -> ExplainedItem:
     watcher, now = facts.watcher, facts.world.observed_at
     if watcher is None:
         message = "no `tpuctl watch` runs for it, on this computer or another one"
+        refused = hopeless(facts.record) is not None
+        hint = "first cure what was refused, then: tpuctl up" if refused else facts.watch_command
         return ExplainedItem(
-            "watcher",
-            "not running",
-            message,
-            LoopRule.WATCHER_NONE,
-            next="nothing",
-            hint=facts.watch_command,
+            "watcher", "not running", message, LoopRule.WATCHER_NONE, next="nothing", hint=hint
         )
     held = f"{called_with_user(watcher.command, watcher.who)} works on it"
     evidence = (Evidence("lease", now - watcher.renewed_age_s, held),)

@@ -26,6 +26,7 @@ from orchestrator.domain.observation import (
 )
 from orchestrator.domain.plan import Decision, Kind, LoopRule
 from orchestrator.domain.record import Record, Refusal, current_node
+from orchestrator.domain.text.hints import FIX_CAUSE
 from orchestrator.planning.decide import decide_bucket
 from orchestrator.planning.drift import drift_notes
 from orchestrator.planning.tpu.next_zone import (
@@ -214,7 +215,7 @@ def _refused(
     final, last, count = hopeless(facts.record), refused[-1], len(refused)
     message = f"{count} refusal{'s' if count > 1 else ''} in the last hour, the last for {last.retry.value}"
     if final is not None:
-        hint = final.hint or "fix the cause, then run: tpuctl up"
+        hint = f"{final.hint or FIX_CAUSE}; then: tpuctl up"
         return ExplainedItem(
             kind.word, state, message, LoopRule.REFUSED_FINAL, evidence, "nothing", None, hint
         )

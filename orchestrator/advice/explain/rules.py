@@ -88,7 +88,8 @@ RULES: Final[dict[LoopRule, str]] = {
         f"{BACKOFF[Retry.CAPACITY].longest:g} s for capacity, to {BACKOFF[Retry.QUOTA].longest:g} for quota."
     ),
     LoopRule.REFUSED_FINAL: (
-        f"What waiting cannot cure (permission, quota after {QUOTA_TRIES} tries) is not requested again."
+        f"What waiting cannot cure (permission, quota after {QUOTA_TRIES} tries) is not requested again before the "
+        "next `tpuctl up` or `tpuctl watch`."
     ),
     LoopRule.JOB_WAITS: "The job waits for TPU, bucket, code, and with `run_on: vm` for the VM.",
     LoopRule.JOB_PUSH: "Machines without the wanted code or settings get them over SSH.",

@@ -26,6 +26,7 @@ from orchestrator.domain.status import (
     WatcherStatus,
     WorkerStatus,
 )
+from orchestrator.domain.text.hints import FIX_CAUSE
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.publish.paused import paused_here
@@ -41,6 +42,7 @@ from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import SaveInterval, reported_interval
 from orchestrator.planning.sidecars import sidecars
+from orchestrator.planning.tpu.next_zone import refusal_to_cure
 from orchestrator.planning.tpu.on_demand import deadline_status
 from orchestrator.planning.tpu.queued_tpu import state_text
 from orchestrator.planning.uncommitted import rescued_text, uncommitted_text
@@ -153,6 +155,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         uncommitted_message=uncommitted_text(spec.job.checkpoint, heartbeats),
         ignored_message=ignored_text(heartbeats),
         # What a machine that is gone reported last is no failure of the next one.
+        refusal_hint=_refusal_hint(state, record),
         failing_message="" if state.without_tpu else failing_text(heartbeats, spec.job.failures),
         rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
@@ -183,6 +186,13 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         sidecars=tuple(SidecarStatus(name=s.name, on=s.on, port=s.port) for s in sidecars(spec, "")),
         source=FROM_CLOUD,
     )
+
+
+def _refusal_hint(state: DeploymentState, record: Record) -> str:
+    """Return what cures a refusal for which the job has no TPU, "" if waiting does."""
+    waits = state.without_tpu or state in {DeploymentState.STARTING, DeploymentState.RESUMING}
+    found = refusal_to_cure(record) if waits else None
+    return (found.hint or FIX_CAUSE) if found else ""
 
 
 def _resumes_from(state: DeploymentState, found: JudgedDeployment) -> int | None:

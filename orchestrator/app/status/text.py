@@ -2,7 +2,7 @@
 
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
-from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT
+from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT, MEND_JOB
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -143,7 +143,8 @@ def _newest_of_all(status: DeploymentStatus) -> int | None:
 
 def first_command(status: DeploymentStatus, cure: str) -> str:
     """Return what to run so that the changes to come are made: *cure* starts a watcher; "" if one runs."""
-    if status.next_pass_in_s is not None:
+    # What was refused for good, or for want of quota, comes of no watcher.
+    if status.next_pass_in_s is not None or status.refusal_hint:
         return ""
     idle = ", ".join(row.name for row in status.resources if row.kind == "tpu" and row.name not in {"-", "?"})
     if status.outcome and idle:
@@ -161,6 +162,18 @@ def next_pass_text(status: DeploymentStatus) -> str:
         return "now"
     # The cloud does not tell when the watcher made its last pass.
     return f"{'within' if asked else 'in'} {span_text(when)}"
+
+
+def advice_texts(status: DeploymentStatus) -> tuple[str, ...]:
+    """Return what only a person can do for a deployment that goes on: mend the job, or cure a refusal."""
+    if status.outcome or not status.up:
+        return ()
+    if status.failing_message:
+        return (MEND_JOB,)
+    if not status.refusal_hint:
+        return ()
+    again = "then `tpuctl up` asks again" if status.next_pass_in_s is None else "the watcher asks again"
+    return status.refusal_hint, f"{again}; `tpuctl down` deletes what is billed meanwhile"
 
 
 def running_texts(status: DeploymentStatus, cure: str) -> tuple[str, ...]:

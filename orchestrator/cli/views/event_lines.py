@@ -20,7 +20,7 @@ from orchestrator.domain.plan import FailedChange, Kind
 from orchestrator.domain.text.amounts import span_text
 from orchestrator.domain.text.clean_text import clean, cut, indented
 from orchestrator.domain.wait import Wait
-from orchestrator.errors import NotFoundError
+from orchestrator.errors import NotFoundError, Retry, TpuctlError
 
 if TYPE_CHECKING:
     from orchestrator.cli.views.live_line import LiveLine
@@ -90,6 +90,7 @@ class EventPrinter(Reporter):
         self._shorter: Sequence[str] = ()
         self._waits: dict[tuple[str, str], _Shown] = {}
         self._begun = 0.0
+        self._advised: set[str] = set()
         self.spoke_at = 0.0
 
     def __enter__(self) -> None:
@@ -260,7 +261,16 @@ class EventPrinter(Reporter):
             self(Event(at, EventKind.WAITING, f"waiting: {failure.waiting}", failure.error.as_dict()))
             return
         text = f"{change.kind.title} {change.name}: {failure.error.message} ({failure.error.code})"
+        if not self._json and self._is_first_of(failure.error):
+            text = f"{text}\nnext: {failure.error.hint}"
         self(Event(at, EventKind.FAILURE, text, failure.error.as_dict()))
+
+    def _is_first_of(self, error: TpuctlError) -> bool:
+        """Return whether *error* has advice about capacity or quota that was not given yet."""
+        if error.retry not in {Retry.CAPACITY, Retry.QUOTA} or not error.hint or error.hint in self._advised:
+            return False
+        self._advised.add(error.hint)
+        return True
 
 
 class NamedPrinter(EventPrinter):

@@ -8,6 +8,7 @@ from enum import Enum
 import click
 
 from orchestrator.app.status.text import (
+    advice_texts,
     checkpoint_text,
     end_texts,
     first_command,
@@ -35,7 +36,6 @@ from orchestrator.domain.lease import watch_command
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
-from orchestrator.domain.text.hints import MEND_JOB
 
 WIDTH = 80
 FEW = 4
@@ -303,8 +303,7 @@ def _end(status: DeploymentStatus) -> list[Field]:
         "when `tpuctl watch` or `tpuctl down` runs" if status.outcome else "when a watcher runs"
     )
     # What a person can do comes before what happens only then.
-    if status.failing_message and not status.outcome:
-        lines.append(Field("next", MEND_JOB))
+    lines += [Field("next", text) for text in advice_texts(status)]
     if status.upcoming and (first := first_command(status, cure[1] if cure else "")):
         lines.append(Field("next", f"run: {first}"))
     # What is waited for is the case already: only the next check of it is to come.
@@ -335,6 +334,8 @@ def watcher_text(status: DeploymentStatus) -> str:
     cure = _watcher_cure(status)
     if cure is None:
         return ""
+    if status.refusal_hint and not cure[0]:
+        return "not running"
     return f"not running{f' ({cure[0]})' if cure[0] else ''}: {NO_WATCHER}. Run: {cure[1]}"
 
 

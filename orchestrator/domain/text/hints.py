@@ -3,6 +3,7 @@
 from orchestrator.domain.plan import Outcome
 
 MEND_JOB = "`tpuctl logs` shows why the job fails; fix it, then: tpuctl push"
+FIX_CAUSE = "fix the cause that the refusal names"
 LOAD_CHECKPOINT = (
     "let the script load the newest checkpoint and its step from $TPUCTL_CHECKPOINT_DIR (`tpuctl rehearse` shows "
     "whether it does), then: tpuctl push"

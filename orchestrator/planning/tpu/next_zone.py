@@ -38,6 +38,7 @@ QUOTA_POLL = 5.0
 NO_PRICES = Prices()
 QUOTA_TRIES = 5
 """Refusals for quota that end the search: a deletion frees quota within minutes, so one does not."""
+CREATE_BUDGET = "by tpuctl's own create budget (docs/zones.md)"
 UNKNOWN_TRIES = 8
 """Refusals of an unknown class that end it, about ten minutes after the first: our choice."""
 
@@ -180,6 +181,25 @@ def hopeless(record: Record) -> Refusal | None:
     return None
 
 
+def refusal_to_cure(record: Record) -> Refusal | None:
+    """Return the refusal that a person has to cure, as waiting does not: a final one, else the last for quota."""
+    last = record.refusals[-1] if record.refusals and not has_successors(record) else None
+    small = last is not None and last.retry is Retry.QUOTA and not last.full and not last.on_demand
+    return hopeless(record) or (last if small else None)
+
+
+def _reason(record: Record, kind: Kind) -> str:
+    """Return why the last request of *kind* was refused, in a few words; "" without a refusal."""
+    last = next((r for r in reversed(record.refusals) if r.kind is kind), None)
+    if last is None:
+        return ""
+    where = f" in {last.zone}" if last.zone else ""
+    return {
+        Retry.CAPACITY: f"there was no capacity{where}",
+        Retry.QUOTA: f"the quota{where} is used up",
+    }.get(last.retry, f"the last request{where} failed")
+
+
 def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = "") -> Decision | None:
     """Return the wait after refusals of *kind*, or None if it may be requested now."""
     final = hopeless(record)
@@ -189,8 +209,9 @@ def held_back(spec: Spec, record: Record, world: World, kind: Kind, zone: str = 
     gate = create_gate(spec, record, zone, kind) - world.observed_at
     pause = world.create_pauses.get(zone, 0.0) - world.observed_at if kind is Kind.NODE else 0.0
     if pause > max(0.0, gate):
-        limit = "by tpuctl's own create budget (docs/zones.md)"
+        limit = "; ".join(filter(None, (CREATE_BUDGET, _reason(record, kind))))
         return Decision(wait=Wait("TPU: next try", pause, limit), wake_in=pause, rule=LoopRule.TPU_CREATE)
     if gate <= 0:
         return None
-    return Decision(wait=Wait(f"{kind.title}: next try", gate), wake_in=gate, rule=LoopRule.REFUSED_WAIT)
+    wait = Wait(f"{kind.title}: next try", gate, _reason(record, kind))
+    return Decision(wait=wait, wake_in=gate, rule=LoopRule.REFUSED_WAIT)
