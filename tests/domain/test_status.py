@@ -29,7 +29,7 @@ BODY = {
     "resources": [{"kind": "vm", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
     "checkpoint_step": 110, "resumes_from": None,
     "watcher": {"on": "vm", "who": "root@vm", "command": "watch", "since": 1.0, "renewed_age_s": 2.0,
-             "alive": True},
+             "alive": True}, "watch_on_vm": False,
     "safety_nets": [{"name": "tpu", "active": False, "message": "nothing deletes it by itself"}],
     "next_changes": [],
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
@@ -47,7 +47,7 @@ LATER_KEYS = (
     "deleted_at", "upper_usd",
     "unpriced", "checkpoint_step",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits_for",
-    "unused_incarnations", "safety_nets",
+    "unused_incarnations", "safety_nets", "watch_on_vm",
 )  # fmt: skip
 """Keys that an earlier release did not publish."""
 EARLIER = {
