@@ -56,7 +56,7 @@ def test_plan_shows_that_up_opens_an_ended_deployment_again(cloud, user, end, wa
     planned = user.run("plan", "--detailed-exitcode", "--json")
     assert planned.code == 2
     assert ("create", "tpu") in verbs(planned.document)
-    warned = "The job is done; up would start it again." in user.run("plan").out
+    warned = "The job is done; up would start it again from its newest checkpoint" in user.run("plan").out
     assert warned == (planned.document["state"] == "done")
     before = len(cloud.asked("tpu.nodes.create"))
     user.up()
@@ -129,7 +129,7 @@ def test_up_after_down_makes_nothing_for_a_job_that_is_done(cloud, user, watched
     (newest, *_) = user.run("checkpoints", "--json").document["checkpoints"]
     assert user.run("status", "--json").document["checkpoint_step"] == newest["step"]
     user.write("train.py", "print('other')\n")
-    assert "The job is done; up would start it again." in user.run("plan").out
+    assert "The job is done; up would start it again from its newest checkpoint" in user.run("plan").out
     assert "the job was done; its code or settings have changed" in user.up().err
     assert len(cloud.nodes()) == 1
 

@@ -32,7 +32,10 @@ from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
-RUNS_AGAIN = "The job is done; up would start it again. The model alone: tpuctl checkpoints fetch"
+RUNS_AGAIN = (
+    "The job is done; up would start it again from its newest checkpoint, and it trains further only if its own "
+    "number of steps allows it. The model alone: tpuctl checkpoints fetch"
+)
 MAX_UP_TIMES = 100
 """Times of `up` that are remembered; reports of older ones are not read."""
 
