@@ -24,6 +24,7 @@ from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.job import BOOT_GRACE, decide_job
+from orchestrator.planning.safety_nets import safety_nets
 from orchestrator.planning.save_interval import reported_interval
 from orchestrator.planning.tpu.next_zone import hopeless
 from orchestrator.planning.uncommitted import FETCH, checkpoint_name, uncommitted_text
@@ -104,12 +105,28 @@ def _deployment(facts: DeploymentFacts) -> ExplainedItem:
             _after_end(facts, outcome),
         )
     ttl = record.started_at + facts.spec.watch.ttl if record.started_at else None
-    nexts = (
-        f"it ends with the job, at the latest when its ttl of {facts.spec.watch.ttl} is over" if ttl else ""
-    )
-    message = "the job is not done, and neither ttl nor budget has been reached"
-    return ExplainedItem(
-        "deployment", facts.state.phrase, message, LoopRule.END_NONE, _limits(facts), nexts, ttl, ok=True
+    message, rule = "the job is not done, and neither ttl nor budget has been reached", LoopRule.END_NONE
+    # Only a watcher ends it; without one there is no time to promise.
+    if next_pass(facts) is None:
+        nexts, ttl = _unwatched_end(facts) if ttl else "", None
+    else:
+        nexts = (
+            f"it ends with the job, at the latest when its ttl of {facts.spec.watch.ttl} is over"
+            if ttl
+            else ""
+        )
+    return ExplainedItem("deployment", facts.state.phrase, message, rule, _limits(facts), nexts, ttl, ok=True)
+
+
+def _unwatched_end(facts: DeploymentFacts) -> str:
+    """Return what ends the machines of a deployment that nothing watches."""
+    nets = safety_nets(facts.spec, facts.record.started_at)
+    shown = [net for net in nets if net.name == "tpu" or (net.name == "vm" and facts.spec.vm != "none")]
+    return "; ".join(
+        [
+            "no watcher runs, so it ends neither with the job nor with its ttl",
+            *(f"{n.title}: {n.message}" for n in shown),
+        ]
     )
 
 
