@@ -3,12 +3,16 @@ Say what the time on TPUs was used for.
 
 It follows from the last heartbeat of each incarnation: time until its first step is starting or recovering, a
 restart on the same TPU is starting, time after its last checkpoint is lost if the TPU was preempted, and time in
-which no TPU trains is idle. If a job reported no step, the use of its time is unknown.
+which no TPU trains is idle. Of steps that were made more than once the last ones count: the time of the others is
+lost if another TPU made them again after a preemption, else repeated. If a job reported no step, the use of its
+time is unknown.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
+from math import inf
+from typing import NamedTuple
 
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
@@ -23,6 +27,7 @@ class Use(Enum):
 
     TRAINING = "training"
     LOST = "lost"
+    REPEATED = "repeated"
     RECOVERING = "recovering"
     STARTING = "starting"
     IDLE = "idle"
@@ -68,12 +73,28 @@ def use_spans(
     return tuple(part for part in found if part.until > part.since)
 
 
+class CountedTraining(NamedTuple):
+    """The training of one attempt; its steps after *floor* were made again, so that their time was for *again*."""
+
+    training: Training
+    floor: float
+    again: Use
+
+    @property
+    def until(self) -> float:
+        """Return the time until which its steps count."""
+        one = self.training
+        made = one.to_step - one.from_step
+        share = min(1.0, max(0.0, (self.floor - one.from_step) / made)) if made > 0 else 1.0
+        return one.began_at + share * (one.until - one.began_at)
+
+
 @dataclass(frozen=True)
 class TpuTime:
     """
     One TPU with its last heartbeat, None without one, and the TPU that has replaced it, if any.
 
-    *first* is the use of the time until its first step.
+    *first* is the use of the time until its first step, *counted* has the heartbeat's trainings.
     """
 
     span: Span
@@ -81,14 +102,16 @@ class TpuTime:
     first: Use
     following: Span | None
     lost_race: bool
+    counted: tuple[CountedTraining, ...] = ()
 
     def uses(self, end: float) -> list[UseSpan]:
         """Return the uses of the TPU's time, up to *end*."""
         lost = self.following is not None
         exists = not lost and self.span.until is None
         return use_spans_of(
-            self.span.since, max(self.span.since, end), self.heartbeat, self.first, lost=lost, exists=exists
-        )
+            self.span.since, max(self.span.since, end), self.heartbeat, self.first, self.counted,
+            lost=lost, exists=exists,
+        )  # fmt: skip
 
 
 def tpu_times(
@@ -113,7 +136,46 @@ def tpu_times(
         heartbeat = newest.get(incarnation_of(span.name, {}) or 0)
         first = Use.STARTING if before is None else Use.RECOVERING
         found.append(TpuTime(span, heartbeat, first, after, id(span) in lost))
-    return tuple(found)
+    return _with_counted(found, up_times)
+
+
+def _with_counted(times: Sequence[TpuTime], up_times: Sequence[float]) -> tuple[TpuTime, ...]:
+    """Return the TPUs with what counts of their trainings: from the last one back, steps made again do not."""
+    floor, floor_of, later = inf, -1, -1
+    found: list[TpuTime] = []
+    for number, one in reversed(list(enumerate(times))):
+        heartbeat = one.heartbeat
+        if heartbeat is None or one.lost_race:
+            found.append(one)
+            continue
+        trainings, lifetime = heartbeat.trainings, _lifetime(up_times, one.span)
+        marks = [training.from_step for training in trainings]
+        if not marks and heartbeat.step is not None:
+            marks = [heartbeat.start_step]
+        elif one.following is None and _goes_back(heartbeat):
+            marks.append(heartbeat.resumed_from or 0)
+        counted = []
+        for place in reversed(range(len(marks))):
+            if place < len(trainings):
+                # Only a TPU that was lost has cost steps by its preemption.
+                lost = floor_of != number and later == lifetime
+                counted.append(CountedTraining(trainings[place], floor, Use.LOST if lost else Use.REPEATED))
+            if marks[place] < floor:
+                floor, floor_of, later = marks[place], number, lifetime
+        # After `up` a job that begins at its first step is another one.
+        if one.first is Use.STARTING and floor == 0:
+            floor = inf
+        found.append(replace(one, counted=tuple(reversed(counted))))
+    return tuple(reversed(found))
+
+
+def _goes_back(heartbeat: Heartbeat) -> bool:
+    """Return whether another attempt than those that have trained is under way, and known where it goes on."""
+    trained = heartbeat.trained
+    if not trained or len(heartbeat.trainings) > len(trained):
+        return False
+    # While the next attempt has not begun, nothing says that steps are repeated.
+    return heartbeat.attempt != trained[-1].attempt and heartbeat.phase is not Phase.BOOT
 
 
 def _lifetime(up_times: Sequence[float], span: Span) -> int:
@@ -132,24 +194,31 @@ def _lost_race(one: Span, nodes: Sequence[Span], heartbeats: Mapping[int, Heartb
 
 
 def use_spans_of(
-    since: float, end: float, heartbeat: Heartbeat | None, first: Use, *, lost: bool, exists: bool
-) -> list[UseSpan]:
+    since: float, end: float, heartbeat: Heartbeat | None, first: Use, counted: Sequence[CountedTraining],
+    *, lost: bool, exists: bool,
+) -> list[UseSpan]:  # fmt: skip
     """
     Return the uses of one TPU's time; *first* is the use of the time until its first step.
 
-    *lost* says that another TPU has replaced it, *exists* that it is there.
+    *counted* has the trainings of its *heartbeat*, *lost* says that another TPU has replaced it, *exists* that it
+    is there.
     """
     if heartbeat is None:
         # An existing TPU without a report is being prepared; for a deleted one the use is unknown.
         return [UseSpan(since, end, first if exists else Use.UNKNOWN)]
     found, ended = [], heartbeat.phase in OVER
-    for training, useful_until in _trained_before(heartbeat):
-        began = _within(since, training.began_at, end)
-        until = _within(began, useful_until, end)
-        found += [UseSpan(since, began, first), UseSpan(began, until, Use.TRAINING)]
+    for earlier in counted[: len(heartbeat.trained)]:
+        began = _within(since, earlier.training.began_at, end)
+        useful = _within(began, earlier.until, end)
+        until = _within(useful, earlier.training.until, end)
+        found += [
+            UseSpan(since, began, first),
+            UseSpan(began, useful, Use.TRAINING),
+            UseSpan(useful, until, earlier.again),
+        ]
         # A push or a crash, and no preemption: what comes now is the way to the next step on the same TPU.
         since, first = until, Use.STARTING
-    own = heartbeat.trainings[len(heartbeat.trained) :]
+    own = counted[len(heartbeat.trained) :]
     if heartbeat.trained and not own and ended:
         # The job was over already when its agent started again.
         return [*found, UseSpan(since, end, Use.IDLE)]
@@ -171,6 +240,7 @@ def use_spans_of(
         ]
     # The time of a first step stays in the report until the next attempt makes one.
     began = end if heartbeat.trained and not own else _within(since, heartbeat.timings.get("first_step"), end)
+    again = [one for one in own if one.floor < one.training.to_step]
     if ended and not lost:
         useful, rest = _within(began, heartbeat.progress_at or heartbeat.updated, end), Use.IDLE
     elif lost:
@@ -180,24 +250,15 @@ def use_spans_of(
             _within(began, heartbeat.committed_at or began, end),
             Use.RECOVERING if saved else Use.LOST,
         )
+        # The next TPU makes more of its steps again than it had not saved: the job ignores its checkpoint.
+        again = [one for one in again if one.floor < (heartbeat.committed_step or 0)]
     else:
         useful, rest = end, Use.IDLE
+    counts_until = min([useful, *(_within(began, one.until, end) for one in again)])
     return [
-        *found, UseSpan(since, began, first), UseSpan(began, useful, Use.TRAINING), UseSpan(useful, end, rest)
+        *found, UseSpan(since, began, first), UseSpan(began, counts_until, Use.TRAINING),
+        UseSpan(counts_until, useful, again[0].again if again else Use.REPEATED), UseSpan(useful, end, rest),
     ]  # fmt: skip
-
-
-def _trained_before(heartbeat: Heartbeat) -> Iterator[tuple[Training, float]]:
-    """Yield the trainings of earlier attempts on this machine, each with the time until which its steps count."""
-    for one, following in zip(heartbeat.trained, (*heartbeat.trainings[1:], None), strict=False):
-        start = following.from_step if following else heartbeat.resumed_from
-        # While the next attempt has not begun, nothing says that steps are repeated.
-        begun = following is not None or (
-            heartbeat.attempt != one.attempt and heartbeat.phase is not Phase.BOOT
-        )
-        made = one.to_step - one.from_step
-        share = min(1.0, max(0.0, ((start or 0) - one.from_step) / made)) if begun and made > 0 else 1.0
-        yield one, one.began_at + share * (one.until - one.began_at)
 
 
 def _within(low: float, value: float | None, high: float) -> float:

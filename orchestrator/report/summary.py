@@ -21,7 +21,8 @@ LIVING = frozenset({Phase.BOOT, Phase.SETUP, Phase.RESTORE, Phase.RUN, Phase.STO
 UNKNOWN = "not known"
 USE_TEXTS = {
     Use.TRAINING: "steps that count",
-    Use.LOST: "steps after the last save of a lost TPU",
+    Use.LOST: "steps of a lost TPU that were made again",
+    Use.REPEATED: "steps made again without a preemption",
     Use.RECOVERING: "from a preemption to the next TPU's first step",
     Use.STARTING: "from the first TPU, or a restart, to the next step",
     Use.IDLE: "machines while no TPU had work",
@@ -86,6 +87,8 @@ def summarise(
     # After `up` a job that begins at its first step is another one; one that resumes makes steps again.
     again = [pair for pair in pairwise(chain) if pair in ways or _first_resumed(pair[1])]
     redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in again)
+    # An attempt that goes back on the same TPU, as after a crash, makes steps again too.
+    redone += sum(_redone_there(heartbeat) for heartbeat in chain)
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(heartbeat) for heartbeat in started)
     untold = [
@@ -131,6 +134,11 @@ def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
         if heartbeat.step is None and heartbeat.trained
         else heartbeat
     )
+
+
+def _redone_there(heartbeat: Heartbeat) -> int:
+    """Return how many steps the attempts after the first one on a machine made again."""
+    return sum(max(0, one.to_step - after.from_step) for one, after in pairwise(heartbeat.trainings))
 
 
 def _first_resumed(heartbeat: Heartbeat) -> int:

@@ -274,7 +274,13 @@ BEFORE_PUSH = Training(1, T0 + 60, T0 + 300, 0, 240)
         # 60 of 240 steps were not saved, and are made again.
         (
             {"step": 400, "resumed_from": 180, "timings": {"first_step": T0 + 340}, "progress_at": T0 + 500},
-            [("starting", 0, 60), ("training", 60, 240), ("starting", 240, 340), ("training", 340, 600)],
+            [
+                ("starting", 0, 60),
+                ("training", 60, 240),
+                ("repeated", 240, 300),
+                ("starting", 300, 340),
+                ("training", 340, 600),
+            ],
         ),
         # The new code has made no step yet: the first step is still that of the attempt before.
         (

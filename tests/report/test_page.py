@@ -173,12 +173,13 @@ def test_the_machines_and_the_account_of_the_time_say_the_same():
 
 
 def test_a_tpu_that_up_started_again_recovers_from_nothing_on_its_lane_as_in_the_account():
-    """Between `down` and `up` nothing was lost, and the second TPU starts."""
+    """The second TPU starts, and no TPU was lost: what was not saved before `down` was repeated after `up`."""
     found = facts(now=T + 3500)
     times = (T, T + 1150)
     drawn = timeline(found.record.spans, found.heartbeats, found.events, found.now, times)
     bars = [[bar.use for bar in lane.bars] for lane in drawn.lanes if lane.number in (1, 2)]
-    assert bars == [[Use.STARTING, Use.TRAINING], [Use.STARTING, Use.TRAINING, Use.LOST]]
+    first, second = [Use.STARTING, Use.TRAINING, Use.REPEATED], [Use.STARTING, Use.TRAINING, Use.LOST]
+    assert bars == [first, second]
 
 
 def test_a_lane_names_the_steps_of_all_attempts():
