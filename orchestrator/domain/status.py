@@ -202,8 +202,8 @@ class DeploymentStatus:
     *checkpoint_step* is that of the newest checkpoint with a part of every worker, *resumes_from* the step from
     which a job without a running TPU goes on. *refusal_hint* is what cures the refusal of a TPU or VM that waiting
     does not cure. *next_changes* are what the next pass does, *waits_for* why it does nothing yet. *watch_on_vm*
-    says that the deployment file wants the loop on the VM. Fields with a default are those that an earlier release
-    did not publish.
+    says that the deployment file wants the loop on the VM, *watch_poll_s* how often it wants a pass. Fields with a
+    default are those that an earlier release did not publish.
     """
 
     name: str
@@ -234,6 +234,7 @@ class DeploymentStatus:
     next_changes: tuple[str, ...]
     waits_for: tuple[Wait, ...] = ()
     next_pass_in_s: float | None
+    watch_poll_s: float | None = None
     target_steps: int | None
     eta_s: float | None = None
     budget_usd: float | None

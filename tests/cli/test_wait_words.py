@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator.app.this_computer.quick_status import aged
 from orchestrator.cli.views.status import fitted
 from orchestrator.domain.status import FROM_CLOUD
 from tests.cli.test_status_view import body
@@ -24,6 +25,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     user.cloud.model.preempt("demo-tpu-g1", notice=False)
     lost = user.run("status", "--json").document
     assert (lost["waits_for"], lost["next_changes"][0].partition(":")[0]) == ([], "delete TPU demo-tpu-g1")
+    assert (lost["next_pass_in_s"], lost["watch_poll_s"]) == (None, 60.0)
     status, explained = user.run("status").out, user.run("explain").out
     assert "\nworker 0     last report: run, step 0, " in status
     assert "\njob: stopped with its TPU\n" in explained
@@ -103,3 +105,20 @@ def test_a_wait_after_a_stockout_names_it(user):
     assert "waiting: TPU: next try in " in user.run("up", "--wait", interrupt=60).err
     (wait, *_) = user.run("status", "--json").document["waits_for"]
     assert wait["message"] == "there was no capacity in europe-west4-b"
+
+
+def test_a_pass_whose_time_has_gone_by_is_not_said_to_come_now():
+    """The watcher publishes at news: "now" was said for 10 s, until its next pass, or while it had none."""
+    late = aged(body(next_pass_in_s=2.0, watch_poll_s=15.0), 8.0, "the loop on the VM")
+    line = "next         nothing to do while the job runs; the watcher checks again"
+    for status, when in (
+        (late, "within 15 s"),
+        (aged(body(next_pass_in_s=9.0, watch_poll_s=15.0), 5.0, "the watcher"), "in 4 s"),
+        (aged(body(next_pass_in_s=9.0, watch_poll_s=15.0), 8.5, "the watcher"), "now"),
+        (aged(body(next_pass_in_s=2.0), 8.0, "an earlier watcher"), "now"),
+    ):
+        assert f"{line} {when}" in fitted(status, unbilled=True, wide=True, colour=False)
+    making = replace(late, next_changes=("create TPU g4: it is PREEMPTED",))
+    assert "next         create TPU g4: it is PREEMPTED (now)" in fitted(
+        making, unbilled=True, wide=True, colour=False
+    )

@@ -33,7 +33,7 @@ BODY = {
     "safety_nets": [{"name": "tpu", "active": False, "message": "nothing deletes it by itself"}],
     "next_changes": [],
     "waits_for": [{"what": "TPU: CREATING", "in_s": None, "message": ""}], "next_pass_in_s": 9.0,
-    "target_steps": 400,
+    "watch_poll_s": 15.0, "target_steps": 400,
     "eta_s": 65.0,
     "budget_usd": 5.0, "deadline": {"due": "tomorrow", "forecast": "on time", "mode": "spot"},
     "saves": {"save_interval_s": 60.0, "save_pause_s": 5.0, "save_pause_from": "measured",

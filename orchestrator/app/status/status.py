@@ -176,6 +176,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         next_changes=changes,
         waits_for=waits,
         next_pass_in_s=min(poll, poll if plan.wake_in is None else plan.wake_in) if watched else None,
+        watch_poll_s=poll,
         target_steps=spec.job.target_steps,
         # The rate of a machine that is gone promises nothing.
         eta_s=None if state.without_tpu else _eta(world, spec.job.target_steps),

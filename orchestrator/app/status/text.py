@@ -158,6 +158,9 @@ def next_pass_text(status: DeploymentStatus) -> str:
     if when is None:
         return ""
     asked = status.source == FROM_CLOUD
+    if when == 0 and not changes and status.watch_poll_s:
+        # The pass is late, or has brought nothing new, which a watcher publishes once a minute only.
+        return f"within {span_text(status.watch_poll_s)}"
     if when < 1 or (changes and not asked):
         return "now"
     # The cloud does not tell when the watcher made its last pass.

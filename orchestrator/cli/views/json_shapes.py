@@ -205,7 +205,7 @@ KINDS: Mapping[str, Any] = {
         }],
         "checkpoint_step?": maybe(int), "resumes_from?": maybe(int),
         "watcher": object, "watch_on_vm?": bool, "safety_nets?": [_SAFETY_NET], "next_changes": [str],
-        "waits_for?": [_WAIT], "next_pass_in_s": maybe(float),
+        "waits_for?": [_WAIT], "next_pass_in_s": maybe(float), "watch_poll_s?": maybe(float),
         "target_steps": maybe(int),
         "eta_s": maybe(float), "budget_usd": maybe(float), "ttl_remaining_s": maybe(float),
         "deadline": maybe({"due": str, "forecast": str, "mode": str}), "saves?": maybe(_SAVES),
