@@ -215,7 +215,7 @@ def test_a_push_says_at_once_what_it_waits_for(cloud, user):
     user.write("train.py", "print('another')\n")
     said = user.run("push").err
     begins = "waiting: the job is asked to stop, may save, and starts with the new code"
-    assert said.index("~ job: starts again") < said.index(begins) < said.index("has the code")
+    assert said.index("~ job: starts again") < said.index(begins) < said.index("has new code")
     assert "lets the push go first" not in said
     assert "goes on within" not in said
     user.write("train.py", "print('a third')\n")

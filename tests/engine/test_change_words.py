@@ -9,6 +9,8 @@ from orchestrator.domain.plan import Change, Kind, Verb
 from orchestrator.engine.reconcile import deliver
 from orchestrator.engine.reconcile.apply import Actor
 
+NEW = "634782e9646784354c52"
+
 
 @pytest.mark.parametrize("why", ["it is PREEMPTED", "the job is done", "TPU #3 is not the newest"])
 def test_the_reason_of_a_deletion_is_printed_as_the_plan_has_it(why, monkeypatch):
@@ -21,14 +23,20 @@ def test_the_reason_of_a_deletion_is_printed_as_the_plan_has_it(why, monkeypatch
 
 
 @pytest.mark.parametrize(
-    ("verb", "sent", "said"),
+    ("verb", "sent", "before", "said"),
     [
-        (Verb.CREATE, 0, "1 machine has the code (from the bucket) and prepares the job"),
-        (Verb.UPDATE, 0, "1 machine has the code (unchanged) and prepares the job"),
-        (Verb.CREATE, 9000, "1 machine has the code (9 kB sent over SSH) and prepares the job"),
+        (Verb.CREATE, 0, "", "1 machine has the code (from the bucket) and prepares the job"),
+        (Verb.UPDATE, 0, NEW, "1 machine has the code (unchanged) and prepares the job"),
+        (Verb.CREATE, 9000, "", "1 machine has the code (9 kB sent over SSH) and prepares the job"),
+        (
+            Verb.UPDATE,
+            9000,
+            "c70acaefa760d20250c7",
+            "1 machine has new code 634782e96467 (was c70acaefa760, 9 kB sent over SSH) and prepares the job",
+        ),
     ],
 )
-def test_a_delivery_says_how_the_code_came(verb, sent, said, monkeypatch):
+def test_a_delivery_says_how_the_code_came_and_which_code_it_replaces(verb, sent, before, said, monkeypatch):
     """A TPU loads it from the bucket as it boots, and SSH sends only what is not there."""
     monkeypatch.setattr(deliver, "node_hosts", lambda *_: ["host"])
     monkeypatch.setattr(deliver, "_job_env", lambda *_: "")
@@ -40,8 +48,10 @@ def test_a_delivery_says_how_the_code_came(verb, sent, said, monkeypatch):
         run_elevated=lambda *_: [SimpleNamespace(exit_code=0)],
     )
     blueprint = SimpleNamespace(spec=SimpleNamespace(job=SimpleNamespace(run_on="tpu")))
-    record = SimpleNamespace(job=SimpleNamespace(bundle="digest"))
+    record = SimpleNamespace(job=SimpleNamespace(bundle=NEW), node=SimpleNamespace(incarnation=1))
     artifacts = SimpleNamespace(bundle=Path(), agent=SimpleNamespace(read_bytes=lambda: b""))
     change = Change(Kind.JOB, verb, "toy", "", "europe-west4-b", 1)
-    words = deliver.deliver(SimpleNamespace(remote=remote), blueprint, artifacts, record, None, None, change)
+    world = SimpleNamespace(heartbeats_of=lambda _: (SimpleNamespace(bundle=before),))
+    cloud = SimpleNamespace(remote=remote)
+    words = deliver.deliver(cloud, blueprint, artifacts, record, None, world, change)
     assert words == said

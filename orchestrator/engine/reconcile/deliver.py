@@ -66,7 +66,15 @@ def deliver(
     what = f"{sent / 1000:.0f} kB sent over SSH" if sent else "from the bucket" if first else "unchanged"
     # Not "the job runs": setup and restore come first, and the passes tell when it does.
     machines = "1 machine has" if len(hosts) == 1 else f"{len(hosts)} machines have"
-    return f"{machines} the code ({what}) and prepare{'s' if len(hosts) == 1 else ''} the job"
+    new, old = record.job.bundle, _replaced_code(record, world)
+    code = f"new code {new[:12]} (was {old[:12]}, {what})" if old else f"the code ({what})"
+    return f"{machines} {code} and prepare{'s' if len(hosts) == 1 else ''} the job"
+
+
+def _replaced_code(record: Record, world: World) -> str:
+    """Return the digest of the code with which the job ran there until now, "" if it is the same or unknown."""
+    reported = (one.bundle for one in world.heartbeats_of(record.node.incarnation))
+    return next((bundle for bundle in reported if bundle not in {"", record.job.bundle}), "")
 
 
 def deliver_sidecars(cloud: Cloud, blueprint: Blueprint, host: Host, role: str) -> None:
