@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.errors import AuthError, UsageError
+from orchestrator.errors import AuthError, TpuctlError, UsageError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -177,6 +177,26 @@ _PERHAPS_LOCAL = frozenset({"TPU-201", "TPU-137"})
 """Errors of Google's cloud that users of the local one get: no credentials, no such deployment."""
 
 
+_NO_FILE = "TPU-111"
+_WRONG_FILE = frozenset({"TPU-110", "TPU-112"})
+
+
+def _name_instead(error: TpuctlError, cloud: str) -> None:
+    """Add to an error about the deployment file how the command reaches a deployment by its name."""
+    if error.code != _NO_FILE and error.code not in _WRONG_FILE:
+        return
+    from orchestrator.app.this_computer.known import way_by_name
+
+    command = click.get_current_context().command_path
+    way = way_by_name(cloud, command)
+    if error.code in _WRONG_FILE:
+        error.explain(hint=f"{error.hint}; without the file: {way}" if way else "")
+        return
+    # Not only `init`: a new file describes another deployment, and the machines of this one would stay.
+    other = f"{command} --file FILE"
+    error.explain(hint=f"run: {way}; or: {other}" if way else f"{other}; for a first deployment: tpuctl init")
+
+
 def deployment_options(function: F) -> Callable[..., Any]:
     """
     Add the options that select a deployment: --file, --set, --cloud, --json.
@@ -202,6 +222,8 @@ def deployment_options(function: F) -> Callable[..., Any]:
                     error.explain(
                         hint=f"{name} is up on the local cloud: add --cloud local; else: {error.hint}"
                     )
+            if not more.get("name", "?"):
+                _name_instead(error, cloud)
             raise
 
     return settings_options(cloud_option(json_option(override_option(chosen))))

@@ -2,6 +2,8 @@
 
 import pytest
 
+from tests.kit.user import User
+
 
 @pytest.fixture
 def user(elsewhere):
@@ -67,3 +69,39 @@ def test_a_word_too_many_says_what_the_command_is_about(user, words, reads):
     assert said.code == 2
     assert f"`{command}` takes no 'other'" in said.err
     assert (f"{command} --file FILE" in said.err, f"see: {command} --help" in said.err) == (reads, not reads)
+
+
+@pytest.mark.parametrize(
+    "words", [("down", "--yes"), ("logs",), ("watch",), ("explain",), ("checkpoints", "list")]
+)
+def test_without_a_file_the_hint_is_the_name_and_not_a_new_file(user, words):
+    """Whoever wrote a new file was told that nothing of it is left, while the machines ran."""
+    said = user.type(*words)
+    assert (said.code, "TPU-111" in said.err) == (2, True)
+    command = " ".join(("tpuctl", *(word for word in words if word != "--yes")))
+    assert (
+        f"run: {command} NAME   (still billed, as far as known: demo, other; all: tpuctl status --all)"
+        in said.err
+    )
+    assert "tpuctl init" not in said.err
+    assert user.type("down", "demo", "--yes").code == 0
+    assert "(still billed, as far as known: other; " in user.type(*words).err
+    assert user.type("down", "other", "--yes").code == 0
+    assert "(known: demo, other; " in user.type(*words).err
+
+
+def test_a_mistake_in_the_file_names_the_way_past_it(cloud, user):
+    """It must not keep anyone from ending what is billed."""
+    (user.folder / "tpuctl.yaml").write_text("name: demo\ntpu: {typ: v5litepod-8}\n")
+    said = user.run("down", "--yes")
+    assert (said.code, "TPU-110" in said.err) == (2, True)
+    assert "; without the file: tpuctl down NAME   (still billed, as far as known: demo, other; " in said.err
+    assert "NAME" not in user.run("plan").err
+
+
+def test_where_no_deployment_is_known_the_file_is_named_and_init(cloud, tmp_path, monkeypatch):
+    """Down has nothing to write a file for."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    said = User(cloud).type("down", "--yes")
+    assert "next:  tpuctl down --file FILE; for a first deployment: tpuctl init" in said.err

@@ -55,6 +55,30 @@ def billed(record: Record) -> bool:
     return asked or any(span.until is None for span in record.spans)
 
 
+def way_by_name(cloud: str, command: str) -> str:
+    """Return how *command* reaches a deployment of this computer without its file; "" if none is known here."""
+    try:
+        found = known_files(cloud)
+    except TpuctlError:
+        return ""
+    names = sorted({path.parent.name for path in found})
+    running = sorted({path.parent.name for path in found if _billed_in(path)})
+    if not names:
+        return ""
+    which = (
+        f"still billed, as far as known: {', '.join(running)}" if running else f"known: {', '.join(names)}"
+    )
+    return f"{command} NAME   ({which}; all: tpuctl status --all)"
+
+
+def _billed_in(path: Path) -> bool:
+    """Return whether the deployment whose spec is in *path* is billed, as one with an unreadable record may be."""
+    try:
+        return billed(decode((path.parent / "record.json").read_bytes(), path.parent.name))
+    except (OSError, TpuctlError):
+        return True
+
+
 def billed_elsewhere(cloud: str, name: str, project: str) -> list[str]:
     """Return other projects in which a deployment of this name is billed, as far as this computer knows."""
     found = []
