@@ -9,7 +9,7 @@ import click
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.loop.on_vm import start_on_vm, stop_on_vm
+from orchestrator.app.loop.on_vm import start_on_vm, stop_on_vm, with_state
 from orchestrator.app.loop.watch_all import WatchAll
 from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views import watch as view
@@ -29,7 +29,9 @@ def watch_on_vm(
     members: Callable[[], Sequence[str]] = tuple, *, stop: bool, command: str,
 ) -> None:  # fmt: skip
     """Let the loop of *command* run on the VM, with the keys of *members*, or stop it there; show which it was."""
-    found = (
-        stop_on_vm(choice, reporter, session) if stop else start_on_vm(choice, reporter, session, members())
-    )
+    session = session or Session(choice, reporter)
+    if stop:
+        found = with_state(session, stop_on_vm(choice, reporter, session))
+    else:
+        found = start_on_vm(choice, reporter, session, members())
     view.show_on_vm(found, as_json=choice.as_json, command=command)

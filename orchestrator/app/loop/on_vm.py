@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from orchestrator.app.context.choice import Choice
@@ -9,19 +10,22 @@ from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.expired import stored_spec
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.machines.workers import booting, observe, when_reached
+from orchestrator.app.status.status import observe_now, state_of
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
 from orchestrator.clock import wait_until
 from orchestrator.config.adapter import document_of
 from orchestrator.contract.service_state import ServicePhase, ServiceState
 from orchestrator.domain.lease import LOOP, WATCH_ON_VM, Holder
+from orchestrator.domain.names import vm_name
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.remote import Host
+from orchestrator.domain.status import DeploymentState
 from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.engine.routes import vm_host
-from orchestrator.errors import RemoteError, UsageError
+from orchestrator.errors import RemoteError, TpuctlError, UsageError
 from orchestrator.private_folders import private_folder
 from orchestrator.scripts import wheel
 from orchestrator.scripts.render import loop_script
@@ -38,12 +42,17 @@ LOG = f"{ROOT}/log/watch.log"
 
 @dataclass(frozen=True)
 class LoopOnVm:
-    """Whether the loop now runs on the VM, from which archive, and the number of changes made for that."""
+    """
+    Whether the loop now runs on the VM, from which archive, and the number of changes made for that.
+
+    *state* is that of the deployment without the loop; None while it runs, and where it is not known.
+    """
 
     vm: str
     running: bool
     changes: int
     digest: str | None = None
+    state: DeploymentState | None = None
 
 
 def start_on_vm(
@@ -76,10 +85,20 @@ def start_on_vm(
 def stop_on_vm(choice: Choice, reporter: Reporter, session: Session | None = None) -> LoopOnVm:
     """Stop the loop on the VM of *session*, or of the file's deployment, and keep cron from restarting it."""
     session = session or Session(choice, reporter)
+    # At once: each of its steps may take seconds, in which nothing else is printed.
+    reporter.say(f"stopping the loop on {vm_name(session.spec)}; a pass that is under way ends first")
     host, before = _contact(session)
     with session.holding_lease(WATCH_ON_VM):
         loop_on_vm.stop(session.cloud.remote, host)
     return LoopOnVm(host.name, running=False, changes=int(before.running))
+
+
+def with_state(session: Session, found: LoopOnVm) -> LoopOnVm:
+    """Return *found* with the state of a deployment that nothing watches any more, for one observation."""
+    # The loop is stopped already: that nothing can be observed is no failure of that.
+    with suppress(TpuctlError):
+        return replace(found, state=state_of(session, observe_now(session), None))
+    return found
 
 
 def nothing_to_watch(session: Session) -> bool:

@@ -185,7 +185,7 @@ KINDS: Mapping[str, Any] = {
         "stopped": bool,
         "deployments": [{"name": str, "outcome": maybe(str), "message": str, "error": maybe(object)}],
     },
-    "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str},
+    "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str, "state?": str},
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str,
         "uncommitted_message?": str, "ignored_message?": str, "failing_message?": str, "refusal_hint?": str,

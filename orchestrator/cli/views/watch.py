@@ -7,6 +7,7 @@ from orchestrator.app.loop.watch import Watched
 from orchestrator.app.loop.watch_all import WatchResult
 from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
+from orchestrator.domain.status import DeploymentState
 
 
 def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
@@ -57,10 +58,14 @@ def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, agai
 def show_on_vm(found: LoopOnVm, *, as_json: bool, command: str) -> None:
     """Print whether the loop of *command* now runs on the VM."""
     if as_json:
+        more = {"digest": found.digest, "state": found.state.value if found.state else None}
         body = {"vm": found.vm, "running": found.running, "changes_count": found.changes}
-        print_json("watch-on-vm", body if found.digest is None else {**body, "digest": found.digest})
+        print_json(
+            "watch-on-vm", {**body, **{key: value for key, value in more.items() if value is not None}}
+        )
     elif not found.running:
-        say(f"no loop runs on {found.vm} any more; the job continues")
+        goes_on = "the tasks continue" if "fleet" in command else _without_loop(found.state)
+        say(f"no loop runs on {found.vm} any more; {goes_on}")
         talk(f"  next:  go on here with `{command}`, or there with `{command} --on-vm`")
     elif found.changes:
         say(f"the loop runs on {found.vm}; this computer is not needed any more", style="green")
@@ -68,3 +73,21 @@ def show_on_vm(found: LoopOnVm, *, as_json: bool, command: str) -> None:
         talk(f"         stop it there: {command} --on-vm --stop")
     else:
         say(f"no changes: the loop runs on {found.vm}")
+
+
+def _without_loop(state: DeploymentState | None) -> str:
+    """Return what becomes of a job in this state that nothing watches."""
+    if state is None or state is DeploymentState.UNKNOWN:
+        return "whether the job runs is not known: see `tpuctl status`"
+    if state.without_tpu:
+        return "no TPU trains now, and none is requested until a watch runs"
+    if state is DeploymentState.PREEMPTING:
+        return "its TPU is being preempted, and is not replaced until a watch runs"
+    later = "a preempted TPU is not replaced until a watch runs"
+    if state in {DeploymentState.STARTING, DeploymentState.RESUMING}:
+        return f"the job starts when its machine is ready; {later}"
+    return (
+        f"the job continues; {later}"
+        if state is DeploymentState.RUNNING
+        else f"the deployment: {state.phrase}"
+    )
