@@ -61,6 +61,14 @@ def test_a_translated_page_is_in_its_language(page):
 
 
 @pytest.mark.parametrize("page", [*TWINS, *dict.fromkeys(TWINS.values())])
+def test_a_page_says_what_it_needs_before_its_first_command(page):
+    """People with Windows or a Mac learn there what else they have to install."""
+    before = text_of(page).split("\n```sh\n")[0]
+    missing = [word for word in ("Linux", "Windows", "WSL 2", "Mac") if word not in before]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", [*TWINS, *dict.fromkeys(TWINS.values())])
 def test_who_watches_when_the_computer_is_closed_is_read_before_the_first_up(page):
     """The VM gets the rights for it when it is made, so after `up` it would be too late."""
     (sentence,) = [text for text in re.split(r"\n\n", text_of(page)) if "`watch.on_vm: true`" in text]
