@@ -24,6 +24,7 @@ class EventKind(str, Enum):
     REFUSED = "refused"
     PREEMPTED = "preempted"
     STARTED_OVER = "anew"
+    ATTEMPT = "attempt"
     FAILURE = "failure"
     WAITING = "waiting"
     PAUSED = "paused"

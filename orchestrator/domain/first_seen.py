@@ -28,6 +28,8 @@ class Condition(Enum):
     UNRECORDED = "stranger"
     LAST_CREATING = "creating"
     """Its time is that of the last observation of the node in CREATING."""
+    ATTEMPT = "attempt"
+    """An attempt of the job on a TPU after the first one: `of_attempt`."""
     COMING = "coming"
     HAS_RUN = "has-run"
     RUNNING = "running"
@@ -55,6 +57,11 @@ def of_node(incarnation: int | None, state: NodeState | Condition) -> FirstSeen:
 def of_name(name: str, sign: Condition) -> FirstSeen:
     """Return the key for a sign of the TPU with this name."""
     return FirstSeen(Kind.NODE, name, sign)
+
+
+def of_attempt(incarnation: int, attempt: int) -> FirstSeen:
+    """Return the key for an attempt of the job on the TPU with this incarnation."""
+    return of_name(f"{incarnation}.{attempt}", Condition.ATTEMPT)
 
 
 BUCKET_ABSENT = FirstSeen(Kind.BUCKET, "", Condition.ABSENT)

@@ -4,22 +4,25 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from orchestrator.domain.events import Event, EventKind
-from orchestrator.domain.first_seen import VM_RUNNING, Condition, of_node
+from orchestrator.domain.first_seen import VM_RUNNING, Condition, of_attempt, of_node
 from orchestrator.domain.machines.maintenance import maintenance_text
-from orchestrator.domain.observation import NodeState, Present, World
+from orchestrator.domain.observation import Heartbeat, NodeState, Present, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.clean_text import cut
 from orchestrator.planning.fleet.deployments import fleet_of
-from orchestrator.planning.job import from_zero_since
+from orchestrator.planning.job import from_zero_since, later_attempt
 from orchestrator.planning.tpu.preemption import workers_stopped
 from orchestrator.planning.tpu.queued_tpu import end_text, has_failed
 from orchestrator.planning.uncommitted import has_no_steps, lost_text
 
+MAX_ATTEMPT = 400
+"""Most characters of the event of an attempt: the job's own words are part of it."""
 TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
 
 
 def events_of(before: Record, after: Record, world: World) -> Iterator[Event]:
-    """Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, create refused."""
+    """Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, an attempt, a refusal."""
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     node = current_node(world, after)
@@ -32,9 +35,23 @@ def events_of(before: Record, after: Record, world: World) -> Iterator[Event]:
     if of_node(number, Condition.MAINTENANCE) in new and node is not None:
         text = f"TPU {node.name}: {maintenance_text(node.maintenance)}; it is kept as long as it works"
         yield Event(now, EventKind.MAINTENANCE, text, {"incarnation": number})
+    again = later_attempt(world, after)
+    if again is not None and of_attempt(number, again.attempt) in new:
+        yield Event(
+            now, EventKind.ATTEMPT, _attempt_text(again), {"incarnation": number, "attempt": again.attempt}
+        )
     for refusal in after.refusals[len(before.refusals) :]:
         text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.text}"
         yield Event(now, EventKind.REFUSED, text, {"zone": refusal.zone, "retry": refusal.retry.value})
+
+
+def _attempt_text(heartbeat: Heartbeat) -> str:
+    """Return which attempt began, from where, and how the one before ended, as far as its report says so."""
+    where = "at the beginning" if heartbeat.resumed_from is None else f"from step {heartbeat.resumed_from}"
+    # The message has also why an older checkpoint was chosen.
+    reasons = dict.fromkeys(text for text in (heartbeat.failure_message, heartbeat.message) if text)
+    text = f"attempt {heartbeat.attempt} of the job began on TPU #{heartbeat.incarnation}, {where}"
+    return cut(f"{text}: {'; '.join(reasons)}" if reasons else text, MAX_ATTEMPT)
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:

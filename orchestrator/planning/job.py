@@ -11,7 +11,7 @@ from orchestrator.contract.backoff import growing
 from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.domain.bucket_grants import settling
-from orchestrator.domain.first_seen import Condition, of_node
+from orchestrator.domain.first_seen import Condition, FirstSeen, of_attempt, of_node
 from orchestrator.domain.machines.scopes import narrow
 from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
@@ -228,6 +228,23 @@ def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None
     if lasted(record, world, of_node(record.node.incarnation, Condition.OTHER_CODE), OTHER_CODE_AFTER):
         return Due.CODE
     return None
+
+
+def later_attempt(world: World, record: Record) -> Heartbeat | None:
+    """Return the report of worker 0 of the newest TPU if the job was started again there, else None."""
+    reports = (one for one in world.heartbeats_of(record.node.incarnation) if not one.worker)
+    return next((one for one in reports if one.attempt > 1), None)
+
+
+def observed_attempts(world: World, record: Record) -> set[FirstSeen]:
+    """Return the newest of the later attempts on the newest TPU; without a report of one, what was seen before."""
+    newest = later_attempt(world, record)
+    if newest is not None:
+        return {of_attempt(newest.incarnation, newest.attempt)}
+    mine = f"{record.node.incarnation}."
+    return {
+        key for key in record.first_seen if key.state is Condition.ATTEMPT and str(key.id).startswith(mine)
+    }
 
 
 def from_zero_since(world: World, record: Record) -> float | None:

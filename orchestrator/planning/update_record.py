@@ -39,7 +39,7 @@ from orchestrator.domain.record import (
 )
 from orchestrator.domain.updated import updated
 from orchestrator.errors import Retry
-from orchestrator.planning.job import from_zero_since, reports_other_code
+from orchestrator.planning.job import from_zero_since, observed_attempts, reports_other_code
 from orchestrator.planning.tpu.never_reported import update_first_heartbeats
 from orchestrator.planning.tpu.on_demand import refusal_of, span_spot, update_progress
 from orchestrator.planning.tpu.preemption import workers_stopped
@@ -225,6 +225,7 @@ def _doubtful_since(record: Record, world: World, now: float) -> dict[FirstSeen,
         unobserved.add(other)
     elif reports_other_code(world, record):
         observed.add(other)
+    observed |= observed_attempts(world, record)
     began = of_node(record.node.incarnation, Condition.FROM_ZERO)
     (unobserved if from_zero_since(world, record) is None else observed).add(began)
     if isinstance(world.nodes, Present):

@@ -278,7 +278,12 @@ _SINGLE = (BUCKET_ABSENT, VM_ABSENT, VM_COMING, VM_HAS_RUN, VM_RUNNING)
 _SHAPE = re.compile("(.*), (.*), (spot|on demand), external address (yes|no)", re.DOTALL)
 _CODE = re.compile(r"(TPU-\d{3})(?: (.*))?", re.DOTALL)
 _BY_NAME = frozenset(
-    {Condition.DELETION_REQUESTED.value, Condition.UNRECORDED.value, Condition.LAST_CREATING.value}
+    {
+        Condition.DELETION_REQUESTED.value,
+        Condition.UNRECORDED.value,
+        Condition.LAST_CREATING.value,
+        Condition.ATTEMPT.value,
+    }
 )
 # The state is the last part of a key: `creating` and `deleting` are states of an incarnation, but signs of a name.
 _STATES = {sign.value: sign for sign in Condition} | {state.name.lower(): state for state in NodeState}
