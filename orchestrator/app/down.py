@@ -36,6 +36,8 @@ from orchestrator.errors import (
 from orchestrator.planning.uncommitted import FETCH
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.cost_so_far import rates_now
+from orchestrator.ssh.connect import pinned_keys
+from orchestrator.ssh.connect.ssh_settings import KNOWN_HOSTS
 from orchestrator.ssh.keys import forget_key
 
 GOING = "what was asked to go is still going, and the rest stays"
@@ -392,5 +394,6 @@ def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) 
         included_file(session.choice.cloud, session.project, session.spec.name).unlink(missing_ok=True)
         shutil.rmtree(session.folder, ignore_errors=True)
     else:
-        # The record stays with the data; the key only opened machines that no longer exist.
+        # The record stays with the data; the keys are of machines that no longer exist, and `up` makes others.
         forget_key(session.folder)
+        pinned_keys.forget(session.folder / KNOWN_HOSTS)

@@ -12,7 +12,10 @@ from orchestrator.cli.views.down import show
 from orchestrator.cli.views.help import code_text
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.checksum import verified
+from orchestrator.domain.remote import Host
 from orchestrator.domain.status import DeploymentState
+from orchestrator.ssh.connect.pinned_keys import recall, remember
+from orchestrator.ssh.connect.ssh_settings import KNOWN_HOSTS
 from tests.cli.cli_kit import Terminal, stray_vm
 from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
@@ -42,6 +45,16 @@ def test_down_says_what_ends_an_hour(user):
     assert f"this ends about {hour:.2f} to {most:.2f} USD an hour" in said.err
     again = user.down()
     assert "this ends" not in again.err
+
+
+def test_down_forgets_the_host_keys_of_the_machines_that_it_has_deleted(user):
+    """A VM of the same name that the next `up` makes shows other keys, which is no reason for a warning."""
+    folder = user.state / "gcp" / "local-project" / "demo" / KNOWN_HOSTS
+    remember(folder, Host("demo-vm", "127.0.0.1", ("ssh-ed25519 A",)))
+    user.run("down", "--yes", kill=("compute.instances.delete", "before"))
+    assert recall(folder, "demo-vm") == ("ssh-ed25519 A",), "the VM is still there"
+    user.down()
+    assert recall(folder, "demo-vm") == ()
 
 
 def test_the_machines_go_for_a_yes(user, monkeypatch):

@@ -42,7 +42,7 @@ from orchestrator.google.clients import Clients, CloudSettings
 from orchestrator.google.factory import open_cloud
 from orchestrator.google.shared_lists import ZoneLists
 from orchestrator.pricing.cost_so_far import cost_so_far
-from orchestrator.ssh.connect.ssh_settings import SshSettings
+from orchestrator.ssh.connect.ssh_settings import KNOWN_HOSTS, SshSettings
 from orchestrator.ssh.keys import KEY_FILE, DeploymentKey, ensure_key
 from orchestrator.ssh.remote import Ssh
 
@@ -173,7 +173,7 @@ class Session:
 
     @cached_property
     def _ssh_settings(self) -> SshSettings:
-        known, source = self.folder / "known_hosts", own_address() if self.choice.cloud == "local" else ""
+        known, source = self.folder / KNOWN_HOSTS, own_address() if self.choice.cloud == "local" else ""
         # A command that only observes gets this, too, and must not leave a private key behind.
         return SshSettings(
             SSH_USER, self.folder / KEY_FILE, ROOT, known, source=source, warn=self._warn,

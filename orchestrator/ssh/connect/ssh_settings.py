@@ -6,6 +6,9 @@ from pathlib import Path
 
 from orchestrator.ssh.connect.jumps import Jumps
 
+KNOWN_HOSTS = "known_hosts"
+"""Name of the folder of stored host keys in a deployment's folder."""
+
 
 @dataclass(frozen=True)
 class SshSettings:
