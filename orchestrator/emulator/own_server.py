@@ -37,7 +37,16 @@ class OwnServer(HTTPAdapter):
 
 class _Connection(HTTPConnection):
     def connect(self) -> None:
-        super().connect()
+        try:
+            super().connect()
+        except NewConnectionError as error:
+            if not isinstance(error.__cause__, ConnectionRefusedError):
+                raise
+            # With the command in the message: of what could not be observed only the message is shown.
+            raise TransientError(
+                "the local cloud does not run (to start it: `tpuctl local start`)", hint="run: tpuctl local start",
+                changed="nothing was sent", code="TPU-401",
+            ) from error  # fmt: skip
         try:
             self._check_owner()
         except BaseException:

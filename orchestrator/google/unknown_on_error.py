@@ -47,7 +47,11 @@ def joined(observations: Sequence[Present[tuple[T, ...]] | Unknown]) -> Observed
     """Return the lists of all zones as one; Unknown if one zone does not answer."""
     unknown = [observed for observed in observations if isinstance(observed, Unknown)]
     if unknown:
-        return Unknown("; ".join(observed.message for observed in unknown), _worst(unknown), unknown[0].hint)
+        return Unknown(
+            "; ".join(dict.fromkeys(observed.message for observed in unknown)),
+            _worst(unknown),
+            unknown[0].hint,
+        )
     return Present(
         tuple(item for observed in observations if isinstance(observed, Present) for item in observed.value)
     )

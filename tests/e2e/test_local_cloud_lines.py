@@ -14,6 +14,10 @@ def test_only_a_local_cloud_that_goes_on_is_worth_a_line(lab):
     lines = [line for line in up.err.splitlines() if "local cloud" in line and "billed" not in line]
     assert len(lines) == 1, up.err
     assert lines[0].startswith("the local cloud runs at http://127.0.0.1:")
+    lab.tpuctl("local", "stop")
+    looks = lab.tpuctl("status", "--fresh")
+    (line,) = [line for line in looks.err.splitlines() if "local cloud" in line]
+    assert line.startswith("the local cloud was stopped and is started again: it runs at http://127.0.0.1:")
     down = lab.tpuctl("down", "--yes", "--delete-data")
     assert down.err.count("local cloud had nothing left to do and was stopped") == 1
     again = lab.tpuctl("down", "--yes")

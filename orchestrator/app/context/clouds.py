@@ -27,3 +27,10 @@ def local_adapter(address: Address) -> object:
     from orchestrator.emulator.own_server import adapter_for
 
     return adapter_for(address)
+
+
+def local_cloud_text(address: Address, *, again: bool) -> str:
+    """Return that the local cloud at *address* goes on; *again*: a command that only looks has started it."""
+    # Who only looks asks for no start, and may have stopped it on purpose.
+    runs = "was stopped and is started again: it runs" if again else "runs"
+    return f"the local cloud {runs} at {address.endpoint} (to stop it: tpuctl local stop)"

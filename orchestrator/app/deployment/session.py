@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.app.context.choice import Choice
-from orchestrator.app.context.clouds import local_adapter
+from orchestrator.app.context.clouds import local_adapter, local_cloud_text
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.prices import catalog_for
 from orchestrator.app.this_computer.holder import process_ended, this_process
@@ -146,9 +146,7 @@ class Session:
 
         with suppress(TpuctlError, OSError):
             if not stop_if_idle() and read_address(local_folder()) is not None:
-                self.reporter.say(
-                    f"the local cloud runs at {started.endpoint} (to stop it: tpuctl local stop)"
-                )
+                self.reporter.say(local_cloud_text(started, again=self._only_observes))
 
     @cached_property
     def folder(self) -> Path:
