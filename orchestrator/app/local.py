@@ -7,6 +7,7 @@ from typing import Any
 
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, local_folder
+from orchestrator.emulator.machines.machine_image import described
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.emulator.machines.machine_settings import Tools
 from orchestrator.emulator.start_options import Options, load_options, without_ports
@@ -115,7 +116,8 @@ def reset_local() -> LocalStop:
 def local_status() -> dict[str, Any]:
     """Return address, machines, pending faults and hypothetical cost, as in `--json`."""
     address = control.running()
-    body = control.call("status") if address else {}
+    # Before the first start, too: which Python the job will find is known by then.
+    body = control.call("status") if address else {"images": described(interpreters(os.environ))}
     return {"running": address is not None, "endpoint": address.endpoint if address else "", **body}
 
 
