@@ -36,7 +36,6 @@ from orchestrator.errors import (
 from orchestrator.planning.uncommitted import FETCH
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.cost_so_far import rates_now
-from orchestrator.ssh.connect import pinned_keys
 from orchestrator.ssh.connect.ssh_settings import KNOWN_HOSTS
 from orchestrator.ssh.keys import forget_key
 
@@ -396,4 +395,4 @@ def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) 
     else:
         # The record stays with the data; the keys are of machines that no longer exist, and `up` makes others.
         forget_key(session.folder)
-        pinned_keys.forget(session.folder / KNOWN_HOSTS)
+        shutil.rmtree(session.folder / KNOWN_HOSTS, ignore_errors=True)

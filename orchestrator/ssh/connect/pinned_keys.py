@@ -5,7 +5,6 @@ The keys come from the machine's guest attributes, read over TLS. They are store
 name holds its incarnation), so that they stay known while the attributes are unreadable.
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import quote
@@ -36,11 +35,6 @@ def recall(folder: Path, name: str) -> tuple[str, ...]:
     """Return the stored keys of a machine; an empty tuple if there are none."""
     target = _file(folder, name)
     return tuple(target.read_text().split("\n")[:-1]) if target.exists() else ()
-
-
-def forget(folder: Path) -> None:
-    """Remove all stored keys: a machine that is made later under an old name shows new ones."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def pinned(
