@@ -45,6 +45,8 @@ def test_the_loop_on_the_vm_needs_no_other_computer(lab):
 
     lab.tpuctl("local", "preempt", "e2e-tpu-g1", "--no-notice")
     lab.wait_for("incarnation 2", lambda: lab.at(1, incarnation=2))
+    written = lab.tpuctl("ssh", "--vm", "--", "tail -n 30 $TPUCTL_ROOT/log/watch.log").out
+    assert "TPU e2e-tpu-g1 is PREEMPTED" in written
 
     kill(first)
     second = lab.wait_for("the loop after its death", lambda: [p for p in loops(lab) if p != first])

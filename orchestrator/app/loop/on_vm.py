@@ -9,7 +9,7 @@ from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.expired import stored_spec
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.machines.workers import booting, observe, when_reached
+from orchestrator.app.machines.workers import booting, log_command, observe, when_reached
 from orchestrator.app.status.status import observe_now, state_of
 from orchestrator.app.this_computer.known import spec_in
 from orchestrator.app.this_computer.state_folders import RECORD_KEY, SPEC_FILE
@@ -21,7 +21,6 @@ from orchestrator.domain.names import vm_name
 from orchestrator.domain.observation import Present, VmState
 from orchestrator.domain.remote import Host
 from orchestrator.domain.status import DeploymentState
-from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.lease.lease_release import current
 from orchestrator.engine.loop import loop_on_vm
 from orchestrator.engine.routes import vm_host
@@ -37,7 +36,6 @@ START_TIMEOUT = 600.0
 """Seconds for the loop on the VM to take the lease, which includes installing tpuctl the first time."""
 POLL_SECONDS = 3.0
 """Seconds between two queries over SSH while the loop starts; the lease is read more often."""
-LOG = f"{ROOT}/log/watch.log"
 
 
 @dataclass(frozen=True)
@@ -207,7 +205,7 @@ def _wait(session: Session, host: Host) -> None:
             if state.phase is ServicePhase.FAILED or now > end:
                 raise RemoteError(
                     f"the loop on {host.name} does not run: {state.text or 'it says nothing'}",
-                    hint=f"see: tpuctl ssh --vm -- sudo tail -n 30 {LOG}",
+                    hint=f"see: {log_command(session.choice.cloud, 'watch', on_vm=True)}",
                     changed="it is there, and cron tries again each minute; until then use: tpuctl watch",
                 )
             if state != said:

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
 from orchestrator.app.deployment.session import Session
-from orchestrator.app.machines.workers import ended_error, may_pass, the_vm, worker_host_of
+from orchestrator.app.machines.workers import ended_error, log_command, may_pass, the_vm, worker_host_of
 from orchestrator.clock import wait_until
 from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.contract.service_state import ServicePhase, ServiceState, service_state
@@ -251,7 +251,7 @@ def _reach(
         if state.service.phase is ServicePhase.RUNNING and _answers(target, service):
             return target, state.token
         if state.service.phase is ServicePhase.FAILED:
-            raise _failed(host, service, state.service.text)
+            raise _failed(session.choice.cloud, host, service, state.service.text)
         raise _StartingError(f"{service.name} on {host.name}: {_words(state.service.phase)}")
 
     return retried(
@@ -321,10 +321,10 @@ def _address(text: str) -> str:
         return HERE
 
 
-def _failed(host: Host, service: Service, state: str) -> UsageError:
-    flag = " --vm" if service.on == "vm" else ""
+def _failed(cloud: str, host: Host, service: Service, state: str) -> UsageError:
+    log = log_command(cloud, f"sidecar-{service.name}", on_vm=service.on == "vm")
     return UsageError(
         f"{service.name} on {host.name} {state}",
-        hint=f"see: tpuctl ssh{flag} -- sudo tail -n 30 {ROOT}/log/sidecar-{service.name}.log",
+        hint=f"see: {log}",
         changed="the job is not touched by this; it is tried again each minute",
     )

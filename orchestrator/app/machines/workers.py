@@ -13,6 +13,7 @@ from orchestrator.contract.backoff import Backoff, retried
 from orchestrator.domain.observation import Node, World
 from orchestrator.domain.record import TERMINAL, current_node
 from orchestrator.domain.remote import CommandAnswer, Host
+from orchestrator.engine.blueprint import ROOT
 from orchestrator.engine.reconcile.observe import observe as observe_world
 from orchestrator.engine.routes import vm_host, worker_host, worker_keys
 from orchestrator.errors import (
@@ -32,6 +33,15 @@ from orchestrator.ssh.elevate import elevated
 T = TypeVar("T")
 PAUSES = Backoff(2.0, 2.0)
 """Between tries to reach a machine that boots: always the same, since a person waits."""
+
+
+def log_command(cloud: str, log: str, *, on_vm: bool) -> str:
+    """Return the command that shows the end of one of tpuctl's own logs on a machine."""
+    ssh = f"tpuctl ssh{' --vm' if on_vm else ''} --"
+    # The local cloud's machines are processes of this user, in folders of their own, and have no sudo.
+    if cloud == "local":
+        return f"{ssh} 'tail -n 30 $TPUCTL_ROOT/log/{log}.log'"
+    return f"{ssh} sudo tail -n 30 {ROOT}/log/{log}.log"
 
 
 def open_shell(
