@@ -250,6 +250,7 @@ class Heartbeat:
     ignored_message: str = ""
     """That it does, and why; empty while nothing says so."""
     attempt: int = 0
+    attempt_message: str = ""  # why it began
     attempts: int = 0
     """How often this machine has started the job."""
     failures: int = 0
@@ -280,10 +281,9 @@ class Heartbeat:
     commit_seconds: float | None = None
     """How long the last commit to the bucket took."""
     uncommitted: str = ""
-    """A save that no commit contains."""
     uncommitted_place: str = ""
     uncommitted_state: str = ""
-    """Where it lies: checkpoints, work, home or quarantine; and what its format judges it to be."""
+    """A save that no commit contains; in checkpoints, work, home or quarantine; what its format judges it to be."""
     committed_counted: bool = False
     """The saves name no step, so that `committed_step` is a number of saves."""
     uncommitted_files: int = 0

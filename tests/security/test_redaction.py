@@ -230,7 +230,7 @@ def test_the_job_log_holds_no_secret_on_disk_or_for_the_bucket(tmp_path):
 
 
 def test_a_heartbeat_holds_no_secret(tmp_path):
-    """Neither its message nor a warning."""
+    """Neither its message nor a warning, nor why an attempt began or failed."""
     keys = {"DEPLOYMENT": "d", "BUCKET": "b", "INCARNATION": "1", "BUNDLE": "x", "COMMAND": "c"}
     heartbeat = HeartbeatContent(
         read_settings({f"TPUCTL_{k}": v for k, v in keys.items()} | {"TPUCTL_ROOT": str(tmp_path)}),
@@ -242,6 +242,9 @@ def test_a_heartbeat_holds_no_secret(tmp_path):
     heartbeat.set(message="failed with the-secret-value")
     heartbeat.warn("logs", "hf_" + "Q" * 34)
     assert heartbeat.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
+    for key in ("failure_message", "attempt_message"):
+        heartbeat.set(**{key: "exit 1: the-secret-value"})
+        assert heartbeat.body()[key] == "exit 1: [masked: wandb]"
 
 
 @pytest.mark.parametrize("token", shapes(9))

@@ -68,6 +68,7 @@ class AttemptRunner:
         context.heartbeat.set(
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
+            attempt_message=attempt.message,
             failures=attempt.failures,
             # Another worker's failure is only in the attempt.
             failure_message=(context.heartbeat.get("failure_message") or attempt.message)

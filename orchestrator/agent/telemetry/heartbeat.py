@@ -31,7 +31,8 @@ _UNKNOWN = (
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _TEXTS = (
-    "progress_from", "save_pause_from", "failure_message", "message", "ignored_message", "image", *_UNCOMMITTED,
+    "progress_from", "save_pause_from", "failure_message", "attempt_message", "message", "ignored_message",
+    "image", *_UNCOMMITTED,
 )  # fmt: skip
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
@@ -152,10 +153,9 @@ class HeartbeatContent:
         with self._lock:
             warnings = [f"{source}: {text}" for source, text in sorted(self._warnings.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *warnings] if part)
-            texts = {
-                "message": self.masked(message)[:2000],
-                "failure_message": self.masked(self._fields["failure_message"])[:2000],
-            }
+            texts = {"message": message}
+            texts.update((key, self._fields[key]) for key in ("failure_message", "attempt_message"))
+            texts = {key: self.masked(text)[:2000] for key, text in texts.items()}
             trained = joined([*self._trained_before, *self._trained])
             return dict(self._with_trainings(trained), **texts, at=self._clock.now())
 
