@@ -46,7 +46,7 @@ class Planned:
     A plan and its context.
 
     *state* is that of the deployment now, None if the cloud was not asked. *from_cloud* means that existing
-    resources were observed; *checked* is set otherwise. *out* is the file that the plan was written to.
+    resources were observed. *checked* is what `check` says. *out* is the file that the plan was written to.
     """
 
     preview: Preview
@@ -96,10 +96,16 @@ def _from_file(choice: Choice, path: Path, spec: Spec, reporter: Reporter, *, sc
     shown = preview(
         spec, expected, catalog, project=project, scripts=texts, notes=notes, local=choice.cloud == "local"
     )
+    checked = _checked(choice, path, spec, sets)
+    return Planned(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
+
+
+def _checked(choice: Choice, path: Path, spec: Spec, sets: tuple[DataSet, ...]) -> Checked:
+    """Return what `tpuctl check` says of the same file and code."""
     facts = gather(source_folder(path, spec), skip=path)
     facts = replace(facts, data_bytes=sum(one.size for one in sets))
-    checked = Checked(spec.name, (*missing_for(choice.cloud), *run_rules(spec, catalog, facts)), facts)
-    return Planned(shown, _sent(path, spec, sets, shown), from_cloud=False, checked=checked)
+    findings = run_rules(spec, catalog_for(choice.cloud), facts)
+    return Checked(spec.name, (*missing_for(choice.cloud), *findings), facts)
 
 
 def project_offline(cloud: str, spec: Spec) -> str | None:
@@ -144,7 +150,8 @@ def _from_cloud(
     if out is not None:
         write_plan(out, approved)
     sent = _sent(session.path, session.spec, sets, shown)
-    return Planned(shown, sent, from_cloud=True, out=out, state=state)
+    checked = _checked(choice, session.path, session.spec, sets)
+    return Planned(shown, sent, from_cloud=True, checked=checked, out=out, state=state)
 
 
 def _formats_in_bucket(session: Session) -> tuple[str, ...]:

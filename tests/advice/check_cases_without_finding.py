@@ -3,6 +3,21 @@
 from tests.advice.check_cases import FAIRSEQ, HEX, HF, LOADER, LOOP, SAVES, TF, V3, XLA, Case, py
 
 SILENT = (
+    Case(
+        "requirements-file-missing",
+        files={"requirements.txt": "numpy\n", "a/b.in": ""},
+        spec={"job__setup": "pip install -r ./requirements.txt -ca/b.in"},
+    ),
+    Case(
+        "requirements-file-missing",
+        spec={"job__setup": "pip install -r /opt/a.txt -c $HOME/b.txt -c ../c.txt"},
+    ),
+    Case("requirements-file-missing", spec={"job__setup": "echo numpy > a.txt; pip install -r a.txt"}),
+    Case("requirements-file-missing", spec={"job__setup": "pip install -r https://example.com/a.txt"}),
+    Case(
+        "requirements-file-missing",
+        spec={"job__setup": "pip install -r a.txt", "job__image": "europe-docker.pkg.dev/p/r/train:1"},
+    ),
     Case("program-missing", files=py("x = 1\n")),
     Case("program-missing", files=py("def broken(:\n")),
     Case("program-missing", files={"src/train.py": "x = 1\n"}),

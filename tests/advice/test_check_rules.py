@@ -13,6 +13,7 @@ from orchestrator.config.load import load
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain.level import Level
 from tests.advice.check_cases import SAVES, SECRET
+from tests.advice.check_cases_of_lists import LISTS
 from tests.advice.check_cases_with_finding import SPEAK
 from tests.advice.check_cases_without_finding import SILENT
 from tests.planning.planning_kit import a_spec
@@ -35,7 +36,7 @@ def find(folder, files, spec):
     return run_rules(spec, load_catalog(), facts)
 
 
-@pytest.mark.parametrize("case", SPEAK, ids=str)
+@pytest.mark.parametrize("case", [*SPEAK, *LISTS], ids=str)
 def test_a_rule_speaks(case, tmp_path):
     """What it says has its level, the place, the number and what to change."""
     found = find(tmp_path, case.files, case.deployment)
@@ -55,9 +56,9 @@ def test_a_rule_is_silent_on_what_only_looks_like_it(case, tmp_path):
 def test_each_rule_is_tried_both_ways_and_at_each_of_its_levels():
     """Every rule and level of the manual occurs in a test."""
     for rule in RULES:
-        assert {c.level for c in SPEAK if c.rule == rule.id} == set(rule.levels), rule.id
+        assert {c.level for c in (*SPEAK, *LISTS) if c.rule == rule.id} == set(rule.levels), rule.id
         assert any(c.rule == rule.id for c in SILENT), rule.id
-    assert {c.rule for c in (*SPEAK, *SILENT)} == {rule.id for rule in RULES}
+    assert {c.rule for c in (*SPEAK, *LISTS, *SILENT)} == {rule.id for rule in RULES}
 
 
 def test_the_worst_comes_first(tmp_path):

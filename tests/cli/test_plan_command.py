@@ -82,3 +82,19 @@ def test_a_vm_with_drift_is_not_touched_and_named(user):
         words = " ".join(text.split())
         assert "machine type e2-small, the file wants e2-medium; disk 50 GB, the file wants 80 GB" in words
     assert user.cloud.mutations() == made
+
+
+def test_plan_check_and_up_have_the_same_findings_before_and_after_up(user):
+    """What exists says nothing of the code; `up` names at least the rules."""
+    user.edit(job__setup="pip install -r requirements.txt")
+    user.write("train.py", "import einops\nprint('step')\n")
+    found = user.run("check", "--json").document["findings"]
+    rules = {one["rule"] for one in found if one["level"] != "note"}
+    assert {"requirements-file-missing", "missing-requirement", "checkpoint-dir-unused"} <= rules
+    assert planned(user)["check"]["findings"] == found
+    said = user.up().err
+    assert "job.setup: it names requirements.txt, which is not in the source folder. To change: " in said
+    (line,) = [line for line in said.splitlines() if "of `tpuctl check`: " in line]
+    assert line == "2 warnings of `tpuctl check`: no-save, missing-requirement"
+    assert planned(user)["check"]["findings"] == found
+    assert "Check: " in user.run("plan").out

@@ -66,7 +66,8 @@ class SourceFacts:
 
     *text_bytes* is the size of training text in it, *variables* the TPUCTL_ names anywhere in its programs,
     *projects* the words of files like pyproject.toml, which name packages, *unread* the programs that were
-    too large or unreadable. *data_bytes* is the size of job.data on this computer.
+    too large or unreadable. *data_bytes* is the size of job.data on this computer, *files* are the paths of all
+    that is sent.
     """
 
     code: tuple[Code, ...] = ()
@@ -79,6 +80,7 @@ class SourceFacts:
     projects: frozenset[str] = field(default_factory=frozenset)
     keys: tuple[KeyFile, ...] = ()
     data_bytes: int = 0
+    files: frozenset[str] = field(default_factory=frozenset)
 
     def uses(self, *modules: str) -> bool:
         """Return whether any Python file imports one of the top-level *modules*."""

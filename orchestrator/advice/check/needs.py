@@ -16,6 +16,7 @@ from orchestrator.contract.job_variables import unknown
 from orchestrator.domain.catalog import Catalog
 from orchestrator.domain.level import Level
 from orchestrator.domain.source.excluded_paths import ExcludedPath
+from orchestrator.domain.source.exposed_services import joined
 from orchestrator.domain.spec import Spec
 
 _INSTALLS: Final = re.compile(
@@ -29,6 +30,8 @@ _MAKES_FILES: Final = re.compile(
     r"\b(?:cd|pushd|git|gsutil|gcloud|cp|mv|ln|tar|unzip|rsync|tee|cat|python3? -c)\b|>"
 )
 """Words after which a file may be there that was not pushed, or the folder may be another one."""
+_QUOTED: Final = re.compile(r"'[^']*'|\"[^\"]*\"")
+_LIST_FLAGS: Final = frozenset({"-r", "-c", "--requirement", "--constraint"})
 _IMAGES: Final = {"-tf-": ("tensorflow", "numpy"), "-pt-": ("torch", "torch-xla", "torchvision", "numpy")}
 """Packages in runtimes with a framework in their name."""
 _VALUE: Final = r"(TPUCTL_RESUME(?:_STEP)?)"
@@ -59,6 +62,38 @@ def program_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawF
         yield RawFinding(
             "job.command", message, "name your program in job.command, or its folder in job.source"
         )
+
+
+@rule("requirements-file-missing", Level.WARN)
+def requirements_file_missing(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
+    """
+    Look for a list of packages that `pip install -r` or `-c` in job.setup names, and that is not in the source.
+
+    Silent for paths that are absolute or hold a variable, with `job.image` and `job.data`, which may bring the
+    file, and when setup may make files.
+    """
+    text = joined(spec.job.setup)
+    # What stands in quotes, as "numpy>2", makes no file.
+    if spec.job.image or spec.job.data or _MAKES_FILES.search(_QUOTED.sub("", text)):
+        return
+    named = (name for words in installs(text) for name in _lists(words))
+    for name in dict.fromkeys(named):
+        if str(PurePosixPath(name)) not in facts.files:
+            message = f"it names {name}, which is not in the source folder"
+            hint = "write it, or name another list: setup fails without it, on a TPU that is billed"
+            yield RawFinding("job.setup", message, hint)
+
+
+def _lists(words: tuple[str, ...]) -> Iterator[str]:
+    """Yield the relative paths of the lists among the words of a `pip install`."""
+    for at, word in enumerate(words):
+        flag, _, value = word.partition("=")
+        if word in _LIST_FLAGS:
+            value = words[at + 1] if at + 1 < len(words) else ""
+        elif flag not in _LIST_FLAGS:
+            value = word[2:] if word[:2] in {"-r", "-c"} else ""
+        if value and not value.startswith(("/", "~", "..", "-")) and "$" not in value and "://" not in value:
+            yield value
 
 
 @rule("missing-requirement", Level.WARN, Level.NOTE)

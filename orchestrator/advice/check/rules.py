@@ -36,6 +36,7 @@ RULES: Final[tuple[CheckRule, ...]] = (
     needs.program_missing,
     needs.hollow_resume,
     needs.data_excluded,
+    needs.requirements_file_missing,
     needs.missing_requirement,
     needs.env_name_unknown,
     needs.doubtful_setting,

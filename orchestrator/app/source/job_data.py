@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from orchestrator.advice.check.lost_writes import checkpoint_dir_unused
-from orchestrator.advice.check.needs import program_missing
+from orchestrator.advice.check.needs import program_missing, requirements_file_missing
+from orchestrator.advice.check.rules import run_rules
 from orchestrator.app.context.reporter import Reporter, leaving
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.source.local_data import DataFile, DataSet, listing, missing, scan, send
@@ -12,6 +13,7 @@ from orchestrator.app.source.source_facts import gather
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.app.this_computer.state_folders import state_folder
 from orchestrator.contract.bucket.object_names import DATA_LIST
+from orchestrator.domain.level import Level
 from orchestrator.domain.names import home_region
 from orchestrator.domain.observation import Absent, Present, Unknown, World
 from orchestrator.domain.plan import Change, Kind, Plan, Verb
@@ -59,11 +61,21 @@ def say_what_is_sent(session: Session, sets: tuple[DataSet, ...]) -> None:
 
 
 def warn_of_work_in_vain(session: Session) -> None:
-    """Report the findings of `check` for which machines are billed in vain: no program, or no save that counts."""
+    """
+    Report the findings of `check` for which machines are billed in vain: no program, or no save that counts.
+
+    Other warnings are counted, and `check` has them.
+    """
     facts = gather(source_folder(session.path, session.spec), skip=session.path)
-    in_vain = (program_missing, checkpoint_dir_unused)
-    for found in (one for rule in in_vain for one in rule(session.spec, session.catalog, facts)):
+    in_vain = {rule.id for rule in (program_missing, requirements_file_missing, checkpoint_dir_unused)}
+    warnings = [one for one in run_rules(session.spec, session.catalog, facts) if one.level is not Level.NOTE]
+    for found in (one for one in warnings if one.rule in in_vain):
         session.reporter.say(f"{found.where}: {found.message}. To change: {found.hint}", style="warning")
+    others = [one.rule for one in warnings if one.rule not in in_vain]
+    if others:
+        count = f"{len(others)} warning{'s' if len(others) > 1 else ''}"
+        names = ", ".join(dict.fromkeys(others))
+        session.reporter.say(f"{count} of `tpuctl check`: {names}", style="warning")
 
 
 def check_sources(session: Session) -> None:

@@ -45,7 +45,9 @@ def gather(source: Path, skip: Path | None = None) -> SourceFacts:
     for entry in entries:
         if root / entry.path != skipped:
             reader.at(entry)
-    return replace(reader.facts(), excluded=tuple(found.excluded), keys=tuple(_keys(root, entries)))
+    paths = frozenset(entry.path for entry in found.entries)
+    facts = replace(reader.facts(), excluded=tuple(found.excluded), files=paths)
+    return replace(facts, keys=tuple(_keys(root, entries)))
 
 
 def _keys(root: Path, entries: Sequence[SourceEntry]) -> Iterator[KeyFile]:
