@@ -136,7 +136,7 @@ def _must_run(session: Session) -> None:
     if not record.job.bundle:
         raise _refused(f"{spec.name} is not up")
     if over.outcome:
-        raise _refused(f"the job of deployment {spec.name} has finished ({over.outcome.value})")
+        raise _refused(f"the job of deployment {spec.name} has finished ({over.outcome.phrase})")
 
 
 def _refused(message: str, hint: str = "run: tpuctl up") -> UsageError:

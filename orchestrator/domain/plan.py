@@ -75,6 +75,14 @@ class Outcome(Enum):
     LIMIT_REACHED = "limit-reached"
     REFUSED = "refused"
 
+    @property
+    def phrase(self) -> str:
+        """Return the end in the words that people read; the value is for programs."""
+        return {
+            Outcome.UNCOMMITTED: "ended without a checkpoint",
+            Outcome.LIMIT_REACHED: "budget or ttl used up",
+        }.get(self, self.value)
+
 
 class LoopRule(Enum):
     """

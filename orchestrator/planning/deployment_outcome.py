@@ -53,6 +53,15 @@ VM_LAST_WAKE = 5.0
 """Seconds until the next pass while the VM waits for the TPU's deletion."""
 
 
+_ENDED = {
+    Outcome.FAILED: "the job has failed",
+    Outcome.UNCOMMITTED: "the job has ended without a checkpoint",
+    Outcome.LIMIT_REACHED: "its budget or ttl is used up",
+    Outcome.REFUSED: "it was refused",
+}
+"""Why machines are removed, where the outcome's own word is none for people."""
+
+
 class Unfinished(Enum):
     """What an end still waits for."""
 
@@ -150,7 +159,7 @@ def wind_down(world: World, record: Record, outcome: Outcome, message: str, *, v
     recorded.
     """
     vm, nodes = world.vm, world.known_nodes
-    ended = "the job has failed" if outcome is Outcome.FAILED else f"the job is {outcome.value}"
+    ended = _ENDED.get(outcome, f"the job is {outcome.value}")
     changes = [delete_node(n, ended) for n in nodes if not deleting(n, world, record)]
     unfinished, wake_in = _unfinished(world, record), None
     if isinstance(vm, Present) and vm.value.state is VmState.RUNNING:

@@ -11,6 +11,7 @@ from orchestrator.domain.record import Span, unused_incarnations
 from orchestrator.domain.spec import WatchSpec
 from orchestrator.domain.status import DeploymentState
 from orchestrator.planning.decide import decide
+from orchestrator.planning.deployment_outcome import wind_down
 from orchestrator.planning.deployment_state import deployment_state, resuming_command
 from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, heartbeat, node, record, spec, world
@@ -111,3 +112,19 @@ def test_numbers_that_no_tpu_ever_had_are_known():
     assert unused_incarnations(record(spans=SPANS)) == ()
     adopted = (Span(Kind.NODE, "their-tpu", "us-central1-a", NOW - 900, NOW - 60), third[-1])
     assert unused_incarnations(record(incarnation=4, spans=adopted)) == ()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ended", "phrase"),
+    [
+        (Outcome.DONE, "the job is done", "done"),
+        (Outcome.UNCOMMITTED, "the job has ended without a checkpoint", "ended without a checkpoint"),
+        (Outcome.FAILED, "the job has failed", "failed"),
+        (Outcome.LIMIT_REACHED, "its budget or ttl is used up", "budget or ttl used up"),
+    ],
+)
+def test_an_end_is_worded_for_people(outcome, ended, phrase):
+    """The values are for programs: a job is not limit-reached."""
+    plan = wind_down(world(), record(), outcome, "x")
+    assert {change.message for change in plan.changes} == {ended}
+    assert outcome.phrase == phrase

@@ -97,7 +97,7 @@ def ended_error(session: Session) -> UsageError | None:
     record = session.records.load(forgiving=session.choice.cloud == "local")
     if record.outcome:
         message, hint = (
-            f"the deployment is over ({record.outcome.value}): its machines are stopped",
+            f"the deployment is over ({record.outcome.phrase}): its machines are stopped",
             "see: tpuctl logs",
         )
     elif not record.job.bundle:

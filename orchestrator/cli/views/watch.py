@@ -16,7 +16,7 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
         say("stopped watching; everything keeps running, but a preempted TPU is not replaced meanwhile")
         talk("  next:  go on with `tpuctl watch`, or delete the machines with `tpuctl down`")
     elif done.summary is None:
-        outcome = done.outcome.value if done.outcome else ""
+        outcome = done.outcome.phrase if done.outcome else ""
         say(f"the deployment is over ({outcome}); `tpuctl up` opens it again")
     elif as_json:
         print_json("watch", {"outcome": "done", "message": done.message, "summary": done.summary.as_dict()})
@@ -44,7 +44,7 @@ def show_all(ended: Sequence[WatchResult], *, stopped: bool, as_json: bool, agai
         print_json("watch-all", {"stopped": stopped, "deployments": rows})
     for one in () if as_json else ended:
         if one.error is None:
-            say(f"{one.name}: {one.outcome.value if one.outcome else ''}: {one.message}", style="bold green")
+            say(f"{one.name}: {one.outcome.phrase if one.outcome else ''}: {one.message}", style="bold green")
             continue
         say(f"{one.name}: {one.error.message} ({one.error.code})", style="red")
         say(f"  next:  {one.error.hint}" if one.error.hint else "  next:  tpuctl explain")
