@@ -359,11 +359,17 @@ def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -
         return Decision(wake_in=soon, rule=LoopRule.JOB_RUNS)
     # A first report may be a second late, because its object has just been written; poll again soon.
     message = next(
-        (f"; worker {b.worker}: {b.message}" for b in heartbeats if b not in running and b.message), ""
+        (f"; worker {b.worker}: {_its_state(b)}" for b in heartbeats if b not in running and b.message), ""
     )
     message = message if heartbeats else "; no report yet"
     text = f"{len(running)} of {expected} workers are running{message}"
     return Decision(wait=Wait(text), wake_in=POLL_SOON if heartbeats else 1.0, rule=LoopRule.JOB_STARTS)
+
+
+def _its_state(heartbeat: Heartbeat) -> str:
+    # Why is in the line of the job, and in the event of the next attempt.
+    failed = heartbeat.message == heartbeat.failure_message
+    return "the job failed and starts again" if failed else heartbeat.message
 
 
 def _next_heartbeat(heartbeats: tuple[Heartbeat, ...], now: float) -> float | None:

@@ -98,8 +98,15 @@ def test_a_failed_push_is_not_repeated_at_once():
             ),
             "0 of 2 workers are running; worker 1: restoring Python packages",
         ),
+        (
+            (
+                heartbeat(phase=Phase.RUN, workers=2),
+                heartbeat(1, phase=Phase.RESTORE, workers=2, message="status 1", failure_message="status 1"),
+            ),
+            "1 of 2 workers are running; worker 1: the job failed and starts again",
+        ),
     ],
-    ids=["no report", "a message"],
+    ids=["no report", "a message", "a failure"],
 )
 def test_a_start_tells_what_is_waited_for(heartbeats, text):
     """Half a minute of "0 of 1" does not show whether anything happens."""

@@ -16,7 +16,7 @@ from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text
 from orchestrator.domain.text.hints import LOAD_CHECKPOINT
-from orchestrator.planning.failing import failing_in_short, failing_text
+from orchestrator.planning.failing import failing_in_short
 from orchestrator.planning.ignored import ignored_text
 from orchestrator.planning.tpu.race import LOST
 from orchestrator.planning.uncommitted import checkpoint_name, uncommitted_text
@@ -84,12 +84,13 @@ class ProgressLine:
         )
         if lost:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
-        failing = "" if lost else failing_text(heartbeats, self._spec.job.failures)
-        if failing and slowest.message == slowest.failure_message:
+        limit = self._spec.job.failures
+        in_short = "" if lost else failing_in_short(heartbeats, limit)
+        if in_short and slowest.message == slowest.failure_message:
             slowest = replace(slowest, message="")  # Said once is enough.
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
-        text = f"{text}, {failing}" if failing else text
-        in_short = failing_in_short(heartbeats, self._spec.job.failures) if failing else ""
+        # The event of the next attempt says why.
+        text = f"{text}, {failing_in_short(heartbeats, limit, why=False)}" if in_short else text
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost, failing=in_short)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
         uncommitted = uncommitted_text(self._spec.job.checkpoint, heartbeats)
