@@ -27,10 +27,10 @@ def failing_text(heartbeats: Sequence[Heartbeat], limit: int) -> str:
     return f"{count}{last}; the job is given up after {limit} (job.failures)"
 
 
-def failing_in_short(heartbeats: Sequence[Heartbeat], limit: int, *, why: bool = True) -> str:
-    """Return the same in few words, the reason last if *why*; "" without failures."""
+def failing_in_short(heartbeats: Sequence[Heartbeat], limit: int, *, with_message: bool = True) -> str:
+    """Return the same in few words, the reason last if *with_message*; "" without failures."""
     found = failing_heartbeat(heartbeats)
     if found is None:
         return ""
-    reason = (found.failure_message or found.message) if why else ""
+    reason = (found.failure_message or found.message) if with_message else ""
     return f"failed {found.failures} of {limit} times in a row{f': {reason}' if reason else ''}"

@@ -90,7 +90,7 @@ class ProgressLine:
             slowest = replace(slowest, message="")  # Said once is enough.
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
         # The event of the next attempt says why.
-        text = f"{text}, {failing_in_short(heartbeats, limit, why=False)}" if in_short else text
+        text = f"{text}, {failing_in_short(heartbeats, limit, with_message=False)}" if in_short else text
         text_now, *shorter = live_texts(slowest, self._spec, usd, upper_usd, lost=lost, failing=in_short)
         self._printer.now(text_now, slowest.updated, partial(bar_of, slowest, self._spec), shorter)
         uncommitted = uncommitted_text(self._spec.job.checkpoint, heartbeats)
