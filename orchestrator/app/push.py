@@ -150,8 +150,8 @@ def _plan(session: Session, wanted: WantedPush) -> tuple[list[str], World]:
     now = observe_now(session)
     # The next pass ends the deployment and would delete the machines that take the code.
     if now.plan.outcome is not None:
-        stopped = now.plan.outcome is Outcome.LIMIT_REACHED
-        more = "raise watch.budget_usd or watch.ttl, then " if stopped else ""
+        limit = now.plan.limit_reached
+        more = f"raise {limit}, then " if limit else ""
         raise _refused(f"{session.spec.name} has ended ({now.plan.message})", f"{more}run: tpuctl up")
     _can_take(session.spec, now.world, now.record)
     before = with_digest_of_today(session.spec, now.record)

@@ -256,7 +256,8 @@ class Plan:
     """
     The changes of one pass; *waits* says why there are none, or what is still under way.
 
-    *wake_in* is the number of seconds until the next pass is useful, None for the usual poll.
+    *wake_in* is the number of seconds until the next pass is useful, None for the usual poll. *limit_reached* names
+    the setting whose limit has ended it: watch.ttl or watch.budget_usd.
     """
 
     changes: tuple[Change, ...] = ()
@@ -264,6 +265,7 @@ class Plan:
     outcome: Outcome | None = None
     message: str = ""
     wake_in: float | None = None
+    limit_reached: str = ""
 
     @property
     def waiting(self) -> tuple[str, ...]:

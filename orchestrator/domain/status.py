@@ -210,6 +210,7 @@ class DeploymentStatus:
     project: str
     state: DeploymentState = DeploymentState.UNKNOWN
     outcome: str | None
+    limit_reached: str = ""
     message: str = ""
     uncommitted_message: str = ""
     ignored_message: str = ""

@@ -78,7 +78,7 @@ def raise_outcome(result: Pass) -> None:
     if outcome is Outcome.LIMIT_REACHED:
         raise LimitReachedError(
             message,
-            hint="raise watch.budget_usd or watch.ttl, then run `tpuctl up`",
+            hint=f"raise {result.plan.limit_reached or 'watch.budget_usd or watch.ttl'}, then run `tpuctl up`",
             changed=machines_stopped,
         )
 

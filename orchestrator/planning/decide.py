@@ -12,7 +12,7 @@ from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Outcome, 
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
-from orchestrator.planning.deployment_outcome import judge_end, wind_down
+from orchestrator.planning.deployment_outcome import judge_end, limit_reached, wind_down
 from orchestrator.planning.job import decide_job
 from orchestrator.planning.sidecars import decide_sidecars
 from orchestrator.planning.tpu.next_zone import held_back
@@ -28,7 +28,9 @@ def decide(spec: Spec, world: World, record: Record, usd_so_far: float = 0.0) ->
     if outcome is Outcome.REFUSED:
         return Plan(outcome=outcome, message=message)
     if outcome is not None:
-        return wind_down(world, record, outcome, message, vm_last=spec.watch.on_vm)
+        limit = limit_reached(spec, world, record) if outcome is Outcome.LIMIT_REACHED else ""
+        plan = wind_down(world, record, outcome, message, vm_last=spec.watch.on_vm)
+        return replace(plan, limit_reached=limit)
     node = Decision() if spec.fleet else decide_node(spec, world, record)
     # Deliver nothing to machines that this pass replaces, nor to candidates that may lose their race.
     job = Decision() if spec.fleet or _in_doubt(node, record) else decide_job(spec, world, record)

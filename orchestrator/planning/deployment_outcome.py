@@ -102,7 +102,7 @@ def judge_end(spec: Spec, world: World, record: Record, usd_so_far: float) -> tu
     silent = all_silent(spec, world, record)
     if silent is not None:
         return Outcome.FAILED, silent.text(record)
-    if record.started_at and world.observed_at - record.started_at >= spec.watch.ttl:
+    if _is_over(spec, world, record):
         return Outcome.LIMIT_REACHED, f"the time to live of {spec.watch.ttl} is over"
     budget = spec.watch.budget_usd
     if budget is not None and usd_so_far >= budget:
@@ -111,6 +111,16 @@ def judge_end(spec: Spec, world: World, record: Record, usd_so_far: float) -> tu
     if record.outcome in {Outcome.DONE, Outcome.UNCOMMITTED}:
         return record.outcome, record.message
     return None, ""
+
+
+def _is_over(spec: Spec, world: World, record: Record) -> bool:
+    """Return whether the time to live is over."""
+    return bool(record.started_at) and world.observed_at - record.started_at >= spec.watch.ttl
+
+
+def limit_reached(spec: Spec, world: World, record: Record) -> str:
+    """Return the setting whose limit has ended the deployment, in the order of `judge_end`."""
+    return "watch.ttl" if _is_over(spec, world, record) else "watch.budget_usd"
 
 
 def _failed(spec: Spec, world: World) -> Heartbeat | None:

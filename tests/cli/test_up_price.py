@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from orchestrator.domain.catalog import Catalog
-from orchestrator.domain.text.amounts import at_most_text
+from orchestrator.domain.text.amounts import at_most_text, span_text
 from tests.cli.cli_kit import Terminal
 from tests.engine.engine_lab import QUOTA
 from tests.kit.user import User
@@ -122,7 +122,6 @@ def test_the_local_cloud_asks_nothing_since_nothing_is_billed(cloud, user, typed
 def test_what_makes_no_machine_asks_nothing(cloud, user, typed):
     """New code for a running job costs what it costs already; a TPU that was lost is asked about again."""
     user.up()
-    user.write("train.py", "print('other')\n")
     assert "Go on?" not in typed(user, "n", "up").err
     cloud.model.preempt("demo-tpu-g1", notice=False)
     cloud.wait(60)
@@ -159,3 +158,36 @@ def test_a_plan_in_a_file_was_approved_before(user, typed):
     user.cloud.acting.clear()
     said = user.type("up", str(file))
     assert (said.code, "Price:" in said.err, "Go on?" in said.err) == (0, True, False)
+
+
+@pytest.mark.parametrize(
+    ("budget", "ttl", "said"),
+    [
+        (50, "2d", "`tpuctl watch` ends it at 50 USD, after about "),
+        (0.02, "2d", "`tpuctl watch` ends it at 0.02 USD, after about "),
+        (5, "10m", "5 USD are not used up before watch.ttl ends it"),
+    ],
+)
+def test_up_names_the_limit_that_comes_first(user, budget, ttl, said):
+    """After 0.0 hours says nothing, and a budget that the ttl does not leave time for ends nothing."""
+    user.edit(vm={}, watch__budget_usd=budget, watch__ttl=ttl)
+    lasts = user.run("plan", "--json").document["price"]["budget_lasts_s"]
+    after = span_text(lasts) if said.endswith(" ") else ""
+    assert f"watch.budget_usd: {said}{after}\n" in user.run("up").err
+    assert not after.startswith("0")
+    assert ("; watch.ttl (10m) ends it before" in user.run("plan", "--offline").out) == (ttl == "10m")
+
+
+@pytest.mark.parametrize(
+    ("limits", "named"),
+    [({"watch__ttl": "10m"}, "watch.ttl"), ({"watch__budget_usd": 0.05}, "watch.budget_usd")],
+)
+def test_the_limit_that_has_ended_it_is_the_one_to_raise(user, limits, named):
+    """In the error, the status and the explanation."""
+    user.edit(vm={}, **limits)
+    user.up()
+    ended = user.run("watch")
+    assert (ended.code, f"next:  raise {named}, then run `tpuctl up`" in ended.err) == (7, True)
+    assert user.run("status", "--json").document["limit_reached"] == named
+    assert f"next         raise {named}, then: tpuctl up" in user.run("status").out
+    assert f"do    raise {named}, then: tpuctl up" in user.run("explain").out

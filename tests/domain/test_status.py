@@ -22,7 +22,8 @@ WORKER = {
     "xla_programs_compiled": 2, "message": "",
 }  # fmt: skip
 BODY = {
-    "name": "demo", "project": "p", "state": "running", "outcome": None, "message": "", "uncommitted_message": "",
+    "name": "demo", "project": "p", "state": "running", "outcome": None, "limit_reached": "",
+    "message": "", "uncommitted_message": "",
     "ignored_message": "", "failing_message": "", "refusal_hint": "", "rescued_message": "",
     "incarnation": 3, "unused_incarnations": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
     "upper_usd": 0.0661, "unpriced": ["disk"],
@@ -43,6 +44,7 @@ BODY = {
 }  # fmt: skip
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
+    "limit_reached",
     "message", "uncommitted_message", "ignored_message", "failing_message", "refusal_hint", "rescued_message", "up",
     "deleted_at", "upper_usd",
     "unpriced", "checkpoint_step",

@@ -18,7 +18,7 @@ from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unkno
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
-from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT, MEND_JOB
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end
 from orchestrator.planning.deployment_outcome import OWN_STEPS
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.failing import failing_text
@@ -39,7 +39,6 @@ _ENDS = {
 _DO = {
     Outcome.DONE: "`tpuctl down` deletes the machines that are left; the data stays",
     Outcome.UNCOMMITTED: f"`{FETCH}`; then save as the format wants, or choose another one, and: tpuctl up",
-    **AFTER_END,
 }
 _FETCHES = {Outcome.DONE: "tpuctl checkpoints fetch", Outcome.UNCOMMITTED: FETCH}
 
@@ -170,7 +169,7 @@ def _after_end(facts: DeploymentFacts, outcome: Outcome) -> str:
     known = not isinstance(facts.world.nodes, Unknown) and not isinstance(facts.world.vm, Unknown)
     if outcome is Outcome.DONE and known and not _leftovers(facts):
         return "`tpuctl checkpoints fetch` copies the model; `tpuctl down --delete-data` deletes the data"
-    return _DO[outcome]
+    return after_end(outcome, facts.plan.limit_reached) or _DO[outcome]
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:

@@ -151,6 +151,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         project=session.project,
         state=state,
         outcome=plan.outcome.value if plan.outcome else None,
+        limit_reached=plan.limit_reached,
         message=plan.message,
         uncommitted_message=uncommitted_text(spec.job.checkpoint, heartbeats),
         ignored_message=ignored_text(heartbeats),

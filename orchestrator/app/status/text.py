@@ -1,8 +1,9 @@
 """Describe a job's progress in a few words of its status."""
 
+from orchestrator.domain.plan import Outcome
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
-from orchestrator.domain.text.hints import AFTER_END, LOAD_CHECKPOINT, MEND_JOB
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -209,7 +210,8 @@ def end_texts(status: DeploymentStatus) -> tuple[str, ...]:
         "done": "`tpuctl checkpoints fetch` copies the model",
         "uncommitted": "`tpuctl checkpoints fetch --uncommitted` copies what the job saved",
     }
-    unhappy = {outcome.value: text for outcome, text in AFTER_END.items()}.get(status.outcome or "")
+    outcomes = {outcome.value: outcome for outcome in Outcome}
+    unhappy = after_end(outcomes.get(status.outcome or ""), status.limit_reached)
     fetch = fetches.get(status.outcome or "")
     texts = [f"{fetch} to this computer"] if fetch and "bucket" in there else []
     texts += [unhappy] if unhappy else []

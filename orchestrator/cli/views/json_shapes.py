@@ -187,9 +187,9 @@ KINDS: Mapping[str, Any] = {
     },
     "watch-on-vm": {"vm": str, "running": bool, "changes_count": int, "digest?": str, "state?": str},
     "status": {
-        "name": str, "project": str, "state?": str, "outcome": maybe(str), "message?": str,
-        "uncommitted_message?": str, "ignored_message?": str, "failing_message?": str, "refusal_hint?": str,
-        "rescued_message?": str, "incarnation": int,
+        "name": str, "project": str, "state?": str, "outcome": maybe(str), "limit_reached?": str,
+        "message?": str, "uncommitted_message?": str, "ignored_message?": str, "failing_message?": str,
+        "refusal_hint?": str, "rescued_message?": str, "incarnation": int,
         "unused_incarnations?": [int], "preemptions": int, "usd": float,
         "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],

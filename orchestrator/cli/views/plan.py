@@ -13,7 +13,7 @@ from orchestrator.domain.machines.scopes import node_scopes
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
 from orchestrator.domain.status import DeploymentState
-from orchestrator.domain.text.amounts import ttl_text
+from orchestrator.domain.text.amounts import span_text, ttl_text
 from orchestrator.domain.text.format_name import format_name
 from orchestrator.domain.text.suggest import join
 from orchestrator.planning.deployment_outcome import more_training
@@ -257,7 +257,8 @@ def _sums(preview: Preview) -> list[str]:
         lines.append(f"Billed: {_classes(preview)}. {ends} the other columns show the lowest.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
-        lines.append(f"The budget of {watch.budget_usd:g} USD covers about {seconds / 3600:.1f} h")
+        before = f"; watch.ttl ({watch.ttl}) ends it before" if seconds > watch.ttl else ""
+        lines.append(f"The budget of {watch.budget_usd:g} USD covers about {span_text(seconds)}{before}")
     if price.storage_usd_gib_month is not None:
         lines.append(
             f"Not included: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps"

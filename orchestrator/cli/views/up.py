@@ -48,7 +48,10 @@ def show_price(price: UpPrice, write: Callable[..., None]) -> None:
     budget = spec.watch.budget_usd
     if budget is not None:
         seconds = None if unknown else to_budget(hourly, budget)
-        lasts = f", after about {seconds / 3600:.1f} h" if seconds else ""
+        if seconds is not None and seconds > price.seconds:
+            write(f"  watch.budget_usd: {budget:g} USD are not used up before watch.ttl ends it")
+            return
+        lasts = f", after about {span_text(seconds)}" if seconds else ""
         write(f"  watch.budget_usd: `tpuctl watch` ends it at {budget:g} USD{lasts}")
 
 

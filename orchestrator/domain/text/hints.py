@@ -14,3 +14,10 @@ AFTER_END = {
     Outcome.REFUSED: "choose tpu.zones in the bucket's region, or another bucket.name",
 }
 """How a deployment goes on after an unhappy end."""
+
+
+def after_end(outcome: Outcome | None, limit_reached: str) -> str:
+    """Return how a deployment goes on after an unhappy end, with the one limit that ended it; "" after another."""
+    if outcome is Outcome.LIMIT_REACHED and limit_reached:
+        return f"raise {limit_reached}, then: tpuctl up"
+    return AFTER_END.get(outcome, "") if outcome else ""
