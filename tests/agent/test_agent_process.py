@@ -231,7 +231,8 @@ def test_the_last_failure_stays_in_the_report_until_there_is_progress(lab: Agent
             reports.append(json.loads(request.body))
 
     lab.fault = record
-    lab.machine(_CRASH_AT="5", _CRASHES=2, TARGET_STEPS=40, FAILURES=5).run_to_end()
+    # Slow enough that a report is written between its first new checkpoint and its end.
+    lab.machine(_CRASH_AT="5", _CRASHES=2, _STEP_SECONDS=0.08, TARGET_STEPS=40, FAILURES=5).run_to_end()
     runs = [
         (one["failures"], one["failure_message"])
         for one in reports
