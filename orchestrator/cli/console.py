@@ -48,15 +48,31 @@ def columns() -> int:
     return shutil.get_terminal_size().columns
 
 
+_COMMAND, _SPACE = re.compile(r"(?<=[Rr]un: )tpuctl [a-z -]+$"), "\ue000"
+"""A command at the end of a line, and what stands for its spaces meanwhile."""
+
+
 def wrapped(lines: list[str], width: int, indent: str, *, break_long: bool = True) -> list[str]:
-    """Return the lines wrapped between words at *width* (0: not at all), continuations indented."""
+    """
+    Return the lines wrapped between words at *width* (0: not at all), continuations indented.
+
+    A command that ends a line stays whole, so that it can be copied.
+    """
     if not width:
         return lines
+
+    def whole(command: re.Match[str]) -> str:
+        return command[0].replace(" ", _SPACE if len(indent + command[0]) <= width else " ")
+
     return [
-        part
+        part.replace(_SPACE, " ")
         for line in lines
         for part in textwrap.wrap(
-            line, width, subsequent_indent=indent, break_long_words=break_long, break_on_hyphens=False
+            _COMMAND.sub(whole, line),
+            width,
+            subsequent_indent=indent,
+            break_long_words=break_long,
+            break_on_hyphens=False,
         )
         or [""]
     ]

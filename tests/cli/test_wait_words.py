@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.app.this_computer.quick_status import aged
+from orchestrator.cli.console import wrapped
 from orchestrator.cli.views.status import fitted
 from orchestrator.domain.status import FROM_CLOUD
 from tests.cli.test_status_view import body
@@ -105,6 +106,17 @@ def test_a_wait_after_a_stockout_names_it(user):
     assert "waiting: TPU: next try in " in user.run("up", "--wait", interrupt=60).err
     (wait, *_) = user.run("status", "--json").document["waits_for"]
     assert wait["message"] == "there was no capacity in europe-west4-b"
+
+
+def test_a_command_at_the_end_of_a_line_is_not_split_between_two():
+    """Who copies the first half starts the watch in another place."""
+    alone = body(watcher=None, next_pass_in_s=None, watch_on_vm=True)
+    lines = fitted(alone, unbilled=True, wide=False, colour=False)
+    assert [line.strip() for line in lines if "tpuctl watch" in line] == [
+        "tpuctl watch --on-vm", "next         run: tpuctl watch --on-vm",
+    ]  # fmt: skip
+    assert max(map(len, lines)) <= 80
+    assert wrapped(["Run: tpuctl watch --on-vm"], 12, "") == ["Run: tpuctl", "watch", "--on-vm"]
 
 
 def test_a_pass_whose_time_has_gone_by_is_not_said_to_come_now():
