@@ -22,10 +22,22 @@ def test_the_next_command_ends_an_expired_deployment(cloud):
     cloud.wait(1200)
     said = other.run("status")
 
-    assert "demo: its time to live of 2h is over; its machines are deleted now" in said.err
+    assert "demo: its time to live of 2h is over; what is left of its machines is deleted now" in said.err
+    assert "nothing was left" not in said.err
     cloud.wait(60)
     assert cloud.nodes() == {}
     assert len(cloud.buckets()) == 1
+
+
+def test_machines_that_had_gone_by_themselves_are_not_said_to_be_deleted(cloud):
+    """A safety net was quicker than the next command."""
+    abandoned = User(cloud, watch__ttl="2h")
+    other = User(cloud, "other", beside=abandoned, name="other")
+    abandoned.up()
+    cloud.wait(TTL + 60)
+    cloud.model.tpu.delete("europe-west4-b", "demo-tpu-g1")
+    cloud.wait(60)
+    assert "\n  nothing was left: a TPU deletes itself" in other.run("status").err
 
 
 @pytest.mark.parametrize("taken", [0, 1, 2, 3, 4])

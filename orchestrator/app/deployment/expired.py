@@ -14,7 +14,7 @@ from orchestrator.app.this_computer.state_folders import SPEC_FILE, state_folder
 from orchestrator.config.adapter import dump, restore
 from orchestrator.domain.checksum import verified, with_checksum
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Unknown
+from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import Spec
@@ -52,7 +52,8 @@ def end_expired(session: Session) -> None:
     for spec in _expired(state_folder(session.choice.cloud), session.clock.now(), say):
         if (spec.project, spec.name) == (session.project, session.spec.name):
             continue
-        say(f"{spec.name}: its time to live of {spec.watch.ttl} is over; its machines are deleted now")
+        over = f"its time to live of {spec.watch.ttl} is over"
+        say(f"{spec.name}: {over}; what is left of its machines is deleted now")
         try:
             other = Session(session.choice, IndentedReporter(session.reporter), spec)
             # Under its lease: if a watcher holds it, here or elsewhere, that ends the deployment better.
@@ -61,8 +62,12 @@ def end_expired(session: Session) -> None:
                     # Ended by another computer or by a killed `down`: a pass would create it again.
                     say("  nothing to end: the bucket's record says that it has ended, or started again")
                     continue
-                doubts = _doubts(_one_try(other))
-            for message in doubts:
+                result = _one_try(other)
+            if _had_gone(result):
+                say(
+                    "  nothing was left: a TPU deletes itself, and Google deletes a VM, where the file says so"
+                )
+            for message in _doubts(result):
                 say(f"  not now: {message}")
         except LeaseHeldError as held:
             say(f"  left to its holder: {held.message}")
@@ -100,6 +105,11 @@ def _one_try(session: Session) -> Pass:
         raise on_disk from error
     raise_bucket_gone(result, session.records.current)
     return result
+
+
+def _had_gone(result: Pass) -> bool:
+    """Return whether the pass has found no machine to end."""
+    return isinstance(result.world.vm, Absent) and result.world.nodes == Present(())
 
 
 def _doubts(result: Pass) -> list[str]:

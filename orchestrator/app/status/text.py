@@ -1,5 +1,6 @@
 """Describe a job's progress in a few words of its status."""
 
+from orchestrator.contract.phase import ENDS
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
@@ -38,10 +39,20 @@ def job_text(status: DeploymentStatus) -> str:
     loss = training_loss_text(slowest.loss, slowest.loss_step)
     if status.state.without_tpu:
         return ", ".join(filter(None, ("last report", step_text(status) or NO_STEP, loss)))
+    if stopped_with_tpu(status):
+        at = step_text(status)
+        return ", ".join(filter(None, (f"stopped at {at}" if at else "stopped", loss)))
     parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status), loss]
     if slowest.phase == "run" and slowest.steps_per_second:
         parts.append(rate_text(slowest.steps_per_second))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
+
+
+def stopped_with_tpu(status: DeploymentStatus) -> bool:
+    """Return whether the deployment has ended and no TPU is left, while the last report is of a job at work."""
+    slowest, tpus = _slowest(status), [row.state for row in status.resources if row.kind == "tpu"]
+    ended = slowest is None or slowest.phase in {phase.value for phase in ENDS}
+    return bool(status.outcome) and not ended and tpus == ["absent"]
 
 
 def training_loss_text(loss: float | None, at: int | None) -> str:

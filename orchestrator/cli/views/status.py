@@ -18,6 +18,7 @@ from orchestrator.app.status.text import (
     share_done,
     start_text,
     state_text,
+    stopped_with_tpu,
     worker_text,
 )
 from orchestrator.cli.console import columns, print_json, wrapped
@@ -268,7 +269,7 @@ def _deadline(status: DeploymentStatus) -> list[Field]:
 def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
     workers = status.workers
     # What a machine that is gone reported last is not what it does.
-    lost = status.state.without_tpu
+    lost = status.state.without_tpu or stopped_with_tpu(status)
     if wide or len(workers) <= FEW:
         return [_worker(worker, lost=lost) for worker in workers]
     phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w.phase for w in workers).items())
