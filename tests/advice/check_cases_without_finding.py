@@ -57,6 +57,7 @@ SILENT = (
     ),
     Case("no-load", files=py("import numpy as np\nw = np.load(p)\nfor n in r:\n    np.save(p, w)\n")),
     Case("no-load", files=py("import torch, keras\nfor x in d:\n    m.fit(x)\n    torch.save(m, p)\n")),
+    Case("no-load", files=py("import torch\nm = build()\ntorch.save(m, p)\n")),
     Case("no-load", files=py("import pickle\nm = open(p, 'rb')\nfor n in r:\n    pickle.dump(m, f)\n")),
     Case(
         "no-load",

@@ -74,8 +74,8 @@ def no_load(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
     """
     Look for programs that save a model and in which nothing loads or looks for one: each preemption costs all.
 
-    In the files that run. Silent where anything is loaded, which may be the data, where a framework may resume by
-    itself, and for format outputs.
+    In the files that run. Silent without a loop, where anything is loaded, which may be the data, where a
+    framework may resume by itself, and for format outputs.
     """
     job = program(spec, facts)
     if spec.job.checkpoint.format == "outputs" or not job.whole:
@@ -84,8 +84,11 @@ def no_load(spec: Spec, _: Catalog, facts: SourceFacts) -> Iterator[RawFinding]:
         return
     calls = [(code, call) for code in job.code for call in code.calls]
     saving = next(((code, call) for code, call in calls if _saves_a_model(call)), None)
-    if saving is None or any(
-        _LOADS.search(call.method or call.name) and not _opens_to_write(call) for _, call in calls
+    # A program without a loop trains nothing: it may convert a model.
+    if (
+        saving is None
+        or not any(call.in_loop for _, call in calls)
+        or any(_LOADS.search(call.method or call.name) and not _opens_to_write(call) for _, call in calls)
     ):
         return
     code, call = saving
