@@ -44,7 +44,7 @@ class _Connection(HTTPConnection):
                 raise
             # With the command in the message: of what could not be observed only the message is shown.
             raise TransientError(
-                "the local cloud does not run (to start it: `tpuctl local start`)", hint="run: tpuctl local start",
+                "the local cloud does not run: `tpuctl local start` starts it", hint="run: tpuctl local start",
                 changed="nothing was sent", code="TPU-401",
             ) from error  # fmt: skip
         try:

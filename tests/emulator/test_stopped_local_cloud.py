@@ -25,4 +25,4 @@ def test_a_stopped_local_cloud_is_named_with_its_command_and_not_a_refused_conne
         read("us-west4-a")
     assert (caught.value.code, caught.value.hint) == ("TPU-401", "run: tpuctl local start")
     found = across_zones(["us-west4-a", "us-west4-b"], read)
-    assert found.message == "the local cloud does not run (to start it: `tpuctl local start`)"
+    assert found.message == "the local cloud does not run: `tpuctl local start` starts it"

@@ -250,10 +250,9 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
         )
     failing = "" if last else failing_text(heartbeats, facts.spec.job.failures)
     if failing:
-        nexts = "it is started again, until it is given up"
-        return ExplainedItem(
-            "job", state, failing, LoopRule.JOB_FAILING, evidence, nexts, next_pass(facts), MEND_JOB
-        )
+        # By its agent, at a time that no pass decides.
+        nexts = "its agent starts it again after each failure, until it is given up"
+        return ExplainedItem("job", state, failing, LoopRule.JOB_FAILING, evidence, nexts, hint=MEND_JOB)
     ignored = ignored_text(heartbeats)
     if decision.settled and ignored:
         rule, when = LoopRule.JOB_IGNORES_CHECKPOINT, next_pass(facts)
