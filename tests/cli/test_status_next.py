@@ -2,9 +2,9 @@
 
 import pytest
 
-from orchestrator.advice.explain.explain import _DO
 from orchestrator.cli.views.status import status_rows
 from orchestrator.domain.plan import Outcome
+from orchestrator.domain.text.hints import AFTER_END
 from tests.cli.test_status_view import BUCKET, body
 
 VM = {"kind": "vm", "zone": "europe-west4-b", "name": "numpy-lm-vm", "state": "TERMINATED"}
@@ -24,7 +24,7 @@ def next_lines(outcome, *resources):
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LIMIT_REACHED, Outcome.REFUSED])
 def test_an_unhappy_end_says_how_to_go_on_in_the_words_of_explain(outcome):
     """And that machines that are left can be deleted, but not the data, from which the job goes on."""
-    begins = _DO[outcome]
+    begins = AFTER_END[outcome]
     down = "`tpuctl down` deletes the machines that are left; the bucket stays"
     assert next_lines(outcome, BUCKET, VM) == [begins, down]
     assert next_lines(outcome, BUCKET) == [begins]
