@@ -43,6 +43,7 @@ QUOTING = {
     "ssh/client_config.py": "OpenSSH's settings on this computer",
     "app/machines/workers.py": "the words of the user's own command",
     "app/init.py": "the command in a new deployment file",
+    "app/rehearsal/sandbox.py": "commands that the user is shown",
     "engine/fleet/slurm.py": "a file of settings that slurm.sh sources",
     "scripts/render.py": "the values of templates, and `bash_word` itself",
     "scripts/exports/job_script.py": "variables of the exported job script",
