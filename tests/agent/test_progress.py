@@ -194,7 +194,9 @@ def test_reports_are_close_together_after_each_start_of_the_job(lab: AgentLab) -
     machine = lab.machine(HEARTBEAT_SECONDS=30)
     clock = VirtualClock()
     heartbeat, now = machine.context(clock).heartbeat, clock.now()
-    assert heartbeat.pause(now) == 30, "before the start, changes of the phase are reported at once"
+    assert heartbeat.pause(now) == 30, "before the agent has begun"
+    heartbeat.time("setup_done")
+    assert heartbeat.pause(now) == 2, "the process starts a moment after the phase is reported"
     heartbeat.time("spawned")
     assert [round(heartbeat.pause(now + age)) for age in (0, 8, 40, 400)] == [2, 2, 10, 30]
     fast = lab.machine("fast", HEARTBEAT_SECONDS=0.2)

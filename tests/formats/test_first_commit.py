@@ -66,14 +66,24 @@ def test_the_first_of_many_quick_saves_is_committed_soon(
 
 
 def test_a_first_save_that_is_renamed_into_place_is_committed_soon_too(job: ScriptedJob) -> None:
-    """Each is another file, so five are counted in as many saves."""
+    """Each is whole and has the size of the one before, so the third is committed."""
 
     def write(now: float) -> None:
         if now and now % EVERY == 0:
             (job.folder / "x.tmp").write_bytes(archive({"x": now}))
             (job.folder / "x.tmp").replace(job.folder / "ckpt.npz")
 
-    assert job.first_commit(write) == (12.5, 0)
+    assert job.first_commit(write) == (7.5, 0)
+
+
+def test_a_first_save_that_is_written_over_is_committed_soon_too(job: ScriptedJob) -> None:
+    """`np.savez` to one name: the file stays the same one, and is whole with its old size after each save."""
+
+    def write(now: float) -> None:
+        if now and now % EVERY == 0:
+            (job.folder / "weights.npz").write_bytes(archive({"x": now}))
+
+    assert job.first_commit(write) == (7.5, 0)
 
 
 def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: ScriptedJob) -> None:

@@ -127,11 +127,12 @@ class HeartbeatContent:
                 self._timings[name] = self._clock.now()
 
     def pause(self, now: float) -> float:
-        """Return the seconds until the next heartbeat, by the time since the job's start."""
+        """Return the seconds until the next heartbeat, by the time since the last step of the start."""
         with self._lock:
-            started = self._timings.get("spawned")
-        age = math.inf if started is None else now - started
-        return heartbeat_pause(age, self._interval)
+            # The phase changes a moment before the process starts: by that start alone, a pause that begins in
+            # between would be the longest one.
+            started = max(self._timings.values(), default=-math.inf)
+        return heartbeat_pause(now - started, self._interval)
 
     def warn(self, source: str, text: str) -> None:
         """Report what *source* cannot do at present; an empty text clears it."""
