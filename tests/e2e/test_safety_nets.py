@@ -2,6 +2,7 @@
 
 import json
 import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -20,10 +21,19 @@ def age(lab: ProcessLab, seconds: float) -> None:
     record["history"]["expires_at"] = time.time() - seconds
     endpoint = json.loads((lab.cloud / "daemon.json").read_text())["endpoint"]
     url = f"{endpoint}/upload/storage/v1/b/{lab.bucket()}/o?uploadType=media&name=.tpuctl/record.json"
-    with urllib.request.urlopen(
-        urllib.request.Request(url, json.dumps(with_checksum(record)).encode())
-    ) as answer:
-        assert answer.status == 200
+
+    def write() -> bool:
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, json.dumps(with_checksum(record)).encode())
+            ) as answer:
+                return answer.status == 200
+        except urllib.error.HTTPError as error:
+            assert error.code == 429
+            return False
+
+    # An object takes one write a second, and `up` may just have written it.
+    lab.wait_for("the aged record", write)
 
 
 def test_an_abandoned_tpu_saves_and_deletes_itself(lab):
