@@ -30,6 +30,8 @@ def test_without_a_watcher_only_a_safety_net_ends_it():
         assert "TPU: nothing deletes it by itself" in text
         assert "VM: Google deletes it after " in text
         assert when is None
+        found = item("deployment", explain(observed(STARTED, watcher=watcher)))
+        assert not found.needs_watcher, "a watcher is no safety net's condition"
     alone = spec(watch=replace(spec().watch, self_delete=True), vm="none")
     text, _ = end(watcher=None, wants=alone)
     assert "TPU: it deletes itself after " in text

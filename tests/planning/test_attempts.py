@@ -69,7 +69,7 @@ def test_the_first_attempt_on_a_tpu_is_no_event_of_its_own():
 
 def test_an_attempt_says_where_it_began_and_a_long_reason_is_cut():
     """After a push nothing has failed; an older agent does not say why."""
-    (new,) = said(record(), shown(2, attempt_message="new code was installed"))
+    (new,) = said(record(), shown(2, attempt_message="new code was installed", message=GOING_BACK))
     assert new.message == "attempt 2 of the job began on TPU #1, from step 950: new code was installed"
     (pushed,) = said(record(), shown(2, resumed_from=None))
     assert pushed.message == "attempt 2 of the job began on TPU #1, at the beginning"

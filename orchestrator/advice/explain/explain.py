@@ -114,7 +114,18 @@ def _deployment(facts: DeploymentFacts) -> ExplainedItem:
             if ttl
             else ""
         )
-    return ExplainedItem("deployment", facts.state.phrase, message, rule, _limits(facts), nexts, ttl, ok=True)
+    watched = next_pass(facts) is not None
+    return ExplainedItem(
+        "deployment",
+        facts.state.phrase,
+        message,
+        rule,
+        _limits(facts),
+        nexts,
+        ttl,
+        ok=True,
+        needs_watcher=watched,
+    )
 
 
 def _unwatched_end(facts: DeploymentFacts) -> str:
@@ -252,7 +263,9 @@ def explain_job(facts: DeploymentFacts) -> ExplainedItem:
     if failing:
         # By its agent, at a time that no pass decides.
         nexts = "its agent starts it again after each failure, until it is given up"
-        return ExplainedItem("job", state, failing, LoopRule.JOB_FAILING, evidence, nexts, hint=MEND_JOB)
+        return ExplainedItem(
+            "job", state, failing, LoopRule.JOB_FAILING, evidence, nexts, hint=MEND_JOB, needs_watcher=False
+        )
     ignored = ignored_text(heartbeats)
     if decision.settled and ignored:
         rule, when = LoopRule.JOB_IGNORES_CHECKPOINT, next_pass(facts)

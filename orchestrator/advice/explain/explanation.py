@@ -74,7 +74,8 @@ class ExplainedItem:
     Explain one resource, *what* by the word of its kind; *ok* says that it needs no attention.
 
     *rule* is the one that decided. *when* is the time of the next step in seconds since the epoch,
-    None if not known or if nothing follows; *hint* is what a person can do.
+    None if not known or if nothing follows; *hint* is what a person can do. *needs_watcher* says that a watcher
+    makes it.
     """
 
     what: str
@@ -86,6 +87,7 @@ class ExplainedItem:
     when: float | None = None
     hint: str = ""
     ok: bool = False
+    needs_watcher: bool = True
 
     @property
     def title(self) -> str:

@@ -56,7 +56,7 @@ def go_back(checkpoints: BucketCheckpoints, wanted: Attempt, newest: CompleteChe
         code=None,
         suspects=suspects,
         message=f"{wanted.same} attempts from step {newest.step} ended alike, so the checkpoint before "
-        f"is taken; {wanted.message}",
+        f"is taken, and nothing is deleted; {wanted.message}",
     )
 
 

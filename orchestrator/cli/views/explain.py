@@ -82,4 +82,4 @@ def _when(item: ExplainedItem, now: float) -> str:
     if item.when is not None:
         wait = item.when - now
         return "now" if wait < 1 else f"in {span_text(wait)}"
-    return "" if item.next in NO_STEP else "as soon as a watcher runs"
+    return "as soon as a watcher runs" if item.needs_watcher and item.next not in NO_STEP else ""

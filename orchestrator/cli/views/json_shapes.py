@@ -226,7 +226,7 @@ KINDS: Mapping[str, Any] = {
         "items": [{
             "what": str, "state": str, "message": str, "rule": str,
             "evidence": [{"source": str, "at": maybe(float), "message": str}],
-            "next": str, "when": maybe(float), "hint": str, "ok": bool,
+            "next": str, "when": maybe(float), "hint": str, "ok": bool, "needs_watcher": bool,
         }],
     },
     "cost": {

@@ -196,7 +196,7 @@ def _reason(record: Record, kind: Kind) -> str:
     where = f" in {last.zone}" if last.zone else ""
     return {
         Retry.CAPACITY: f"there was no capacity{where}",
-        Retry.QUOTA: f"the quota{where} is used up",
+        Retry.QUOTA: f"the quota{where} was full",
     }.get(last.retry, f"the last request{where} failed")
 
 
