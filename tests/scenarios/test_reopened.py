@@ -109,6 +109,8 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert "machines that are left" not in explained
     user.edit(job__target_steps=600)
     assert user.run("plan", "--detailed-exitcode").code == 2
+    more = "trains on to step 600, if the number of steps in your program allows it"
+    assert more in " ".join(user.run("explain").out.split())
 
 
 @pytest.mark.parametrize("watched", [True, False], ids=["noted", "not noted"])

@@ -160,7 +160,7 @@ def _not_up_message(facts: DeploymentFacts) -> str:
 
 def _go_on(facts: DeploymentFacts) -> str:
     """Return how a deployment without machines goes on."""
-    outcome, target = facts.record.outcome, facts.spec.job.target_steps
+    outcome = facts.record.outcome
     if facts.deleted:
         return (
             f"`tpuctl cost {facts.spec.name}` shows what it has cost, also after `tpuctl up` has started over"
@@ -168,19 +168,29 @@ def _go_on(facts: DeploymentFacts) -> str:
     fetch = _FETCHES.get(outcome) if outcome else None
     if fetch is None:
         return "tpuctl up"
-    if outcome is Outcome.DONE:
-        beyond, change = (f"beyond step {target}", OWN_STEPS) if target else ("further", "or change the code")
-        further = f"to train {beyond}, raise job.target_steps {change}, then: tpuctl up"
-        return f"`{fetch}` copies what was trained; {further}"
-    return f"`{fetch}` copies what was trained; `tpuctl up` goes on with it"
+    further = _more_training(facts) if outcome is Outcome.DONE else "`tpuctl up` goes on with it"
+    return f"`{fetch}` copies what was trained; {further}"
+
+
+def _more_training(facts: DeploymentFacts) -> str:
+    """Return how a job that is done trains on."""
+    target, trained = facts.spec.job.target_steps, facts.record.deadline.progress.step
+    if target and trained and trained < target:
+        return f"`tpuctl up` trains on to step {target}, if the number of steps in your program allows it"
+    beyond, change = (f"beyond step {target}", OWN_STEPS) if target else ("further", "or change the code")
+    return f"to train {beyond}, raise job.target_steps {change}, then: tpuctl up"
 
 
 def _after_end(facts: DeploymentFacts, outcome: Outcome) -> str:
     """Return what a person can do after *outcome*; an unreadable list counts as machines."""
     known = not isinstance(facts.world.nodes, Unknown) and not isinstance(facts.world.vm, Unknown)
     if outcome is Outcome.DONE and known and not _leftovers(facts):
-        return "`tpuctl checkpoints fetch` copies the model; `tpuctl down --delete-data` deletes the data"
-    return after_end(outcome, facts.plan.limit_reached) or _DO[outcome]
+        return (
+            "`tpuctl checkpoints fetch` copies the model; `tpuctl down --delete-data` deletes the data; "
+            f"{_more_training(facts)}"
+        )
+    more = f"; {_more_training(facts)}" if outcome is Outcome.DONE else ""
+    return after_end(outcome, facts.plan.limit_reached) or f"{_DO[outcome]}{more}"
 
 
 def _leftovers(facts: DeploymentFacts) -> tuple[Evidence, ...]:
