@@ -49,12 +49,12 @@ def _attempt_text(heartbeat: Heartbeat) -> str:
     """Return which attempt began, from where, and how the one before ended, as far as its report says so."""
     where = "at the beginning" if heartbeat.resumed_from is None else f"from step {heartbeat.resumed_from}"
     # An older agent tells only of failures without progress, and beside them why an older checkpoint was chosen.
-    told = (
+    texts = (
         (heartbeat.attempt_message,)
         if heartbeat.attempt_message
         else (heartbeat.failure_message, heartbeat.message)
     )
-    reasons = dict.fromkeys(text for text in told if text)
+    reasons = dict.fromkeys(text for text in texts if text)
     text = f"attempt {heartbeat.attempt} of the job began on TPU #{heartbeat.incarnation}, {where}"
     return cut(f"{text}: {'; '.join(reasons)}" if reasons else text, MAX_ATTEMPT)
 
