@@ -62,5 +62,5 @@ def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
         active=True,
-        message=f"the next tpuctl command on this computer after {spec.watch.ttl} deletes the machines",
+        message=f"after {spec.watch.ttl} any tpuctl command on this computer deletes the machines first",
     )
