@@ -202,7 +202,10 @@ def _eta(heartbeat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
     known = heartbeat.phase is Phase.RUN and heartbeat.rate
     seconds = seconds_remaining((heartbeat,), spec.job.target_steps) if known else None
     # Past its target a job has job.grace to end by itself, which is no time of training.
-    return f"{span_text(max(0.0, seconds - age))} left" if seconds else ""
+    if not seconds:
+        return ""
+    # The step is that of the last heartbeat; beside it "0 s left" would be a contradiction.
+    return f"{span_text(seconds - age)} left" if seconds - age >= 1 else "due to be done"
 
 
 def _shows_message(heartbeat: Heartbeat) -> bool:
