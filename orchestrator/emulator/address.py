@@ -110,7 +110,10 @@ def disown(folder: Path) -> None:
 
 
 def owner_ended(folder: Path) -> bool:
-    """Return whether the local cloud of *folder* has an owner, and that has ended."""
+    """Return whether the local cloud of *folder* has an owner that has ended, or has lost *folder* itself."""
+    # Nothing finds it any more: its address was there.
+    if not folder.is_dir():
+        return True
     try:
         owner = json.loads((folder / OWNER).read_text())
         return start_of(int(owner["pid"])) != int(owner["started"])

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from orchestrator.emulator.address import own, owner_ended
 from orchestrator.emulator.machines import guest_metadata
 from orchestrator.emulator.machines.guest_metadata import (
     ForeignServerError,
@@ -129,3 +130,13 @@ def test_a_machine_ends_with_its_daemon(booted):
     assert not members(marker)
     assert not booted.machines.running(booted.machine.id)
     assert "the machine ends with its daemon" in booted.serial()
+
+
+def test_a_local_cloud_without_its_folder_ends_as_one_without_its_owner(tmp_path):
+    """A rehearsal removes the folder at its end, and a command may just have started the cloud there again."""
+    folder = tmp_path / "cloud"
+    assert owner_ended(folder)
+    folder.mkdir(mode=0o700)
+    assert not owner_ended(folder)
+    own(folder)
+    assert not owner_ended(folder)

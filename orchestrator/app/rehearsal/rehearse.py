@@ -21,7 +21,7 @@ from orchestrator.app.rehearsal.sandbox import CommandFailedError, Sandbox, inte
 from orchestrator.app.secret import lend_secrets
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import FILE_NAME, find
-from orchestrator.errors import UsageError
+from orchestrator.errors import TransientError, UsageError
 
 POLL = "watch.poll=1s"
 NOTICE = "8"
@@ -111,6 +111,10 @@ def rehearse(
             verdict = run.judged(compare=plan.compare)
             # If the job fails by itself, its logs are the only way to find out why.
             keep = keep or verdict.crash is not None
+        except TransientError:
+            # A request may meet the end of the local cloud before the check for it does.
+            sandbox.must_have_cloud()
+            raise
         finally:
             leftovers = sandbox.keep() if keep else sandbox.clear()
     return Rehearsed(verdict, leftovers, sandbox.cloud, sandbox.work, keep)
