@@ -1,11 +1,12 @@
 """A job that does not begin at the checkpoint that was restored for it: its agent says so, and why."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from orchestrator.agent.checkpoints.ignored import RestoredFiles, ignored_message
-from tests.agent.agent_lab import AgentLab
+from tests.agent.agent_lab import AgentLab, AgentMachine
 
 PLAIN_SCRIPT = """
 import os, time, zipfile
@@ -32,6 +33,16 @@ IGNORES = (
 COSTS = ". So every preemption costs all steps"
 
 
+def lost_and_replaced(lab: AgentLab, script: str, **changes: object) -> tuple[dict[str, Any], AgentMachine]:
+    """Kill a machine that has committed step 50; return its heartbeat and the machine that resumes there."""
+    settings = {"BUNDLE": lab.put_bundle({"train.py": script.encode()}), **changes}
+    first = lab.machine(**settings).start()
+    first.until_committed(50)
+    heartbeat = first.heartbeat()
+    first.kill_all()
+    return heartbeat, lab.machine("m1", INCARNATION=2, **settings).start()
+
+
 @pytest.mark.parametrize(
     ("does", "said"),
     [
@@ -45,14 +56,8 @@ def test_a_script_that_does_not_load_its_checkpoint_is_reported_with_what_it_did
     lab: AgentLab, does: str, said: str
 ) -> None:
     """In the report and in the log, as soon as it has a first step; no framework has a part in it."""
-    code = lab.put_bundle({"train.py": PLAIN_SCRIPT.encode()})
-    settings = {"CHECKPOINT_FORMAT": "auto", "BUNDLE": code, "_DOES": does}
-    first = lab.machine(**settings).start()
-    first.until_committed(50)
-    assert first.heartbeat()["ignored_message"] == ""
-    first.kill_all()
-
-    second = lab.machine("m1", INCARNATION=2, **settings).start()
+    first, second = lost_and_replaced(lab, PLAIN_SCRIPT, CHECKPOINT_FORMAT="auto", _DOES=does)
+    assert first["ignored_message"] == ""
     second.until(lambda: second.heartbeat().get("began_step") is not None, "a step")
     assert (second.heartbeat()["ignored_message"], second.heartbeat()["message"]) == (said, "")
     second.until(lambda: f"--- {said} ---" in lab.log(2) if said else "step 51" in lab.log(2), "the log")
@@ -90,14 +95,8 @@ def test_a_machine_reports_from_which_step_its_job_trained(
     lab: AgentLab, does: str, trained_from: int
 ) -> None:
     """Not from the checkpoint that it has ignored: it reports each twentieth step, so twenty came before."""
-    code = lab.put_bundle({"train.py": REPORTS.encode()})
-    settings = {"CHECKPOINT_FORMAT": "files", "BUNDLE": code, "_DOES": does}
-    first = lab.machine(**settings).start()
-    first.until_committed(50)
-    assert first.heartbeat()["from_step"] == 0
-    first.kill_all()
-
-    second = lab.machine("m1", INCARNATION=2, **settings).start()
+    first, second = lost_and_replaced(lab, REPORTS, CHECKPOINT_FORMAT="files", _DOES=does)
+    assert first["from_step"] == 0
     second.until(lambda: (second.heartbeat().get("step") or 0) in (40, 71), "the second report")
     assert (second.heartbeat()["resumed_from"], second.heartbeat()["from_step"]) == (50, trained_from)
     second.kill_all()
