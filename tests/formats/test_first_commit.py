@@ -9,7 +9,7 @@ import pytest
 from orchestrator.agent.context import AgentContext
 from orchestrator.clock import VirtualClock
 from tests.agent.agent_lab import running_lab
-from tests.agent.format_trees import archive
+from tests.agent.format_trees import archive, h5
 
 EVERY = 2.5
 """Seconds between two saves."""
@@ -84,6 +84,20 @@ def test_a_first_save_that_is_written_over_is_committed_soon_too(job: ScriptedJo
             (job.folder / "weights.npz").write_bytes(archive({"x": now}))
 
     assert job.first_commit(write) == (7.5, 0)
+
+
+def test_a_file_that_is_updated_in_place_is_not_taken_between_two_of_its_pieces(job: ScriptedJob) -> None:
+    """Its header is whole and its size the same all the time: only a checksum over all would show the mixture."""
+
+    def write(now: float) -> None:
+        if now == 0:
+            (job.folder / "weights.h5").write_bytes(h5())
+        if 2 <= now < 4.5 and now % 0.5 == 0:
+            with (job.folder / "weights.h5").open("r+b") as file:
+                file.seek(-8 * int(2 * (now - 1.5)), 2)
+                file.write(b"new data")
+
+    assert job.first_commit(write, 8.0) is None
 
 
 def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: ScriptedJob) -> None:

@@ -37,7 +37,7 @@ READING = 0.05
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied all the same."""
 RESTLESS_FILE = 2
-"""The same for changes that left a single file of the same size: no other file can belong to another save."""
+"""The same for changes that left a single file of the same size, if its checksums prove each of them whole."""
 
 
 @dataclass(frozen=True)
@@ -310,9 +310,9 @@ class LocalCheckpoints:
         replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
         # Quick checks see one slow write change many times: only other files are certainly another save.
         other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
-        # A whole file that was replaced by one of the same size does not grow. Of several, one may be new.
-        proven = held.judged.state is SaveState.COMPLETE and held.judged.rest == QUIET
-        other = other or (proven and same and len(held.states[0]) == 1)
+        # A file that was whole by its checksums is not one that is still written. Of several, one may be new.
+        whole = held.judged.state is SaveState.COMPLETE and held.judged.checked
+        other = other or (whole and same and len(held.states[0]) == 1)
         counts = other or now - held.counted >= self._poll_interval
         alike = held.alike + counts if same else 0
         counted = now if counts else held.counted
@@ -332,7 +332,7 @@ class LocalCheckpoints:
         if self.at_rest and (judged.rest < LONG or self._in_order):
             return judged
         # Some programs save more often than we poll. A save that proves itself complete is copied all the same.
-        alone = len(held.states[0]) == 1 and held.alike >= RESTLESS_FILE
+        alone = judged.checked and len(held.states[0]) == 1 and held.alike >= RESTLESS_FILE
         if judged.rest == QUIET and (held.changes >= RESTLESS or alone):
             return judged
         # A save without a known format counts as whole if each one is a new file of the same size: a file

@@ -73,13 +73,15 @@ class SaveVerdict:
     """
     Judge a save and say why; *step* is set only if the content tells it.
 
-    A complete one with *rest* counts after its files have not changed for that many checks.
+    A complete one with *rest* counts after its files have not changed for that many checks. *checked* says that
+    its bytes agree with checksums in the files themselves, so it is no mixture of two saves of one file.
     """
 
     state: SaveState
     message: str = ""
     step: Optional[int] = None
     rest: int = 0
+    checked: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,9 @@ def nothing() -> Listing:
     return Listing((), (), lambda _name: False, lambda _name: None)
 
 
-def complete(step: Optional[int] = None, rest: int = 0) -> SaveVerdict:
+def complete(step: Optional[int] = None, rest: int = 0, *, checked: bool = False) -> SaveVerdict:
     """Return the verdict COMPLETE."""
-    return SaveVerdict(SaveState.COMPLETE, "", step, rest)
+    return SaveVerdict(SaveState.COMPLETE, "", step, rest, checked)
 
 
 def torn(message: str) -> SaveVerdict:

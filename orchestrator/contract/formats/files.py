@@ -26,7 +26,7 @@ from orchestrator.contract.formats.base import (
     entries,
     torn,
 )
-from orchestrator.contract.formats.reading.file_damage import damage_of
+from orchestrator.contract.formats.reading.file_damage import damage_of, has_checksums
 from orchestrator.contract.formats.reading.inside import position_in
 from orchestrator.contract.formats.reading.numbered_names import NameKind, numbered
 from orchestrator.contract.formats.reading.save_like import is_temporary
@@ -104,7 +104,8 @@ class Files(Format):
         alone = not saves.older and any(one.in_folder for one in saves.newest)
         rest = LONG if saves.missing else PATIENT if unknown or alone else QUIET
         step = _step(root, saves)
-        return complete(UNKNOWN if step is None else step, rest)
+        checked = all(has_checksums(root / name) for name in save.files or ())
+        return complete(UNKNOWN if step is None else step, rest, checked=checked)
 
     def resume(self, root: str, save: LocalSave) -> str:
         """Return the file that most likely holds the state, or the folder if the save is one."""

@@ -57,6 +57,12 @@ def damage_of(path: Path) -> Optional[str]:
     return packed if packed is not None else _by_name(path, name)
 
 
+def has_checksums(path: Path) -> bool:
+    """Return whether `damage_of` compares every byte of a file with checksums in it: a zip. Raise OSError."""
+    with path.open("rb") as file:
+        return file.read(2) == b"PK"
+
+
 def _by_name(path: Path, name: str) -> Optional[str]:
     if name.endswith(".json"):
         return json_damage(path)
