@@ -90,7 +90,7 @@ OF_TRAINING = {
     f"orchestrator/{file}.py"
     for file in (
         "advice/rehearsal/run", "advice/rehearsal/verdict", "agent/telemetry/progress", "app/api",
-        "contract/printed/choose", "contract/printed/readers", "domain/observation", "domain/spec", "domain/status",
+        "contract/printed/choose", "contract/printed/readers", "domain/heartbeat", "domain/spec", "domain/status",
         "app/status/text", "engine/publish/publisher", "report/curve_points", "report/page",
         "report/summary",
     )

@@ -15,11 +15,11 @@ from orchestrator.contract.bucket import object_names
 from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Price
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.node_price import Prices
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
-    Heartbeat,
     Node,
     NodeState,
     Operation,

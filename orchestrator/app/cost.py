@@ -9,8 +9,9 @@ from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session, open_session
 from orchestrator.app.status.status import observe_now, state_of, watcher_of
 from orchestrator.contract.bucket.object_names import CACHES
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.names import is_given_back
-from orchestrator.domain.observation import Heartbeat, Present, World
+from orchestrator.domain.observation import Present, World
 from orchestrator.domain.record import Record
 from orchestrator.engine.bucket.heartbeats import read_heartbeats
 from orchestrator.errors import UNFORESEEN, TpuctlError, UsageError

@@ -15,8 +15,9 @@ from orchestrator.app.this_computer.process_lock import refuse_if_busy
 from orchestrator.app.this_computer.state_folders import included_file
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import deletion_command
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.job_progress import unfinished_text
-from orchestrator.domain.observation import Absent, Heartbeat, Node, Present, Unknown, Vm
+from orchestrator.domain.observation import Absent, Node, Present, Unknown, Vm
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.text.amounts import size_text, usd_range_text
 from orchestrator.emulator.control import stop_if_idle

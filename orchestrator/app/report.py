@@ -13,7 +13,8 @@ from orchestrator.app.deployment.expired import end_expired
 from orchestrator.app.deployment.session import Session
 from orchestrator.app.status.status import observe_now, state_of, status_of, watcher_of
 from orchestrator.config.rules.progress_patterns import progress_text
-from orchestrator.domain.observation import Heartbeat, Present, World
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Present, World
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import first_incarnations, lifetimes

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat, Node
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Node
 
 MAX_START = 3 * 3600.0
 """Seconds beyond which a start counts as an exception and not as a measure of the next one."""

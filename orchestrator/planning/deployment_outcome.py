@@ -6,7 +6,8 @@ from enum import Enum
 from orchestrator.contract.phase import AT_REST, Phase
 from orchestrator.domain import names
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Bucket, Heartbeat, Operation, Present, Unknown, VmState, World
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Bucket, Operation, Present, Unknown, VmState, World
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.first_seen import VM_RUNNING, Condition, of_attempt, of_node
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.maintenance import maintenance_text
-from orchestrator.domain.observation import Heartbeat, NodeState, Present, World
+from orchestrator.domain.observation import NodeState, Present, World
 from orchestrator.domain.record import TERMINAL, Record, current_node, has_successors
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.clean_text import cut

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from orchestrator.contract.phase import ENDS
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 
 
 def failing_heartbeat(heartbeats: Sequence[Heartbeat]) -> Heartbeat | None:

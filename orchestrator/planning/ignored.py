@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 
 
 def ignored_text(heartbeats: Sequence[Heartbeat]) -> str:

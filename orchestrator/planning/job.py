@@ -12,8 +12,9 @@ from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.phase import ENDS, Phase
 from orchestrator.domain.bucket_grants import settling
 from orchestrator.domain.first_seen import Condition, FirstSeen, of_attempt, of_node
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.scopes import narrow
-from orchestrator.domain.observation import Heartbeat, Node, NodeState, Present, Unknown, VmState, World
+from orchestrator.domain.observation import Node, NodeState, Present, Unknown, VmState, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Verb
 from orchestrator.domain.record import LATEST_TRY, TERMINAL, Record, current_node, lasted
 from orchestrator.domain.spec import MemorySpec, Spec

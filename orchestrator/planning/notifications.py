@@ -13,7 +13,8 @@ from typing import Any
 
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.secrets.redaction import masked
-from orchestrator.domain.observation import Heartbeat, World
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import World
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import NotificationKind, Spec

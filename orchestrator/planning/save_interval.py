@@ -10,8 +10,8 @@ from orchestrator.contract.interval import (
     save_interval,
     time_between_interruptions,
 )
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.capacity import CapacityHistory, zone_history
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import short_span_text, span_text
 

@@ -6,8 +6,9 @@ from math import log2
 from orchestrator.contract.formats.base import SaveState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.job_progress import common_step
-from orchestrator.domain.observation import Heartbeat, World
+from orchestrator.domain.observation import World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import CheckpointSpec
 from orchestrator.domain.text.amounts import size_text

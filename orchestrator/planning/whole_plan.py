@@ -5,11 +5,11 @@ from dataclasses import replace
 from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
 from orchestrator.domain.catalog import Accelerator
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
     Claim,
-    Heartbeat,
     Node,
     NodeState,
     Present,

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 
 from orchestrator.domain.catalog import Catalog
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.names import home_region
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.record import Record, Span
 from orchestrator.domain.spec import Spec, VmSpec
 from orchestrator.pricing.cost import HOURS_A_MONTH, Hourly, Meter, PriceLine, hourly, upper_to_ttl

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 

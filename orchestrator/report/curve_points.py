@@ -8,7 +8,7 @@ from orchestrator.contract.phase import Phase
 from orchestrator.contract.printed.choose import Output
 from orchestrator.contract.printed.numbers import usable
 from orchestrator.contract.printed.stream import Stream
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.pricing.use_spans import BEFORE
 
 FEW = 30

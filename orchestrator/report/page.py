@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator import __version__
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentState, DeploymentStatus

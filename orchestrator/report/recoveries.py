@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from orchestrator.domain.events import Event, EventKind, change_word
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.domain.start_times import prepared_at, ready_at
 

@@ -8,7 +8,7 @@ from math import ceil, inf
 from orchestrator.contract.heartbeat_pause import heartbeat_pause
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind, change_word
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind, Verb
 from orchestrator.pricing.use_spans import BEFORE, Use
 from orchestrator.report.recoveries import Recovery, recoveries_of, time_of

@@ -6,8 +6,8 @@ from enum import Enum
 
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.names import incarnation_of
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.use_spans import TpuTime, Use, UseSpan, tpu_times

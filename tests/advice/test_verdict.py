@@ -13,7 +13,7 @@ from orchestrator.advice.rehearsal.verdict import Cause, RehearsalResult, judge,
 from orchestrator.cli.views.verdict import fitted, retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Outcome
 from orchestrator.report.summary import summarise
 

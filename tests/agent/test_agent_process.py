@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.emulator.http.router import Request
 from orchestrator.scripts import agent_zipapp
 from orchestrator.scripts.agent_zipapp import build

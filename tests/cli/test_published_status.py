@@ -15,8 +15,8 @@ from orchestrator.app.this_computer.state_folders import RECORD_KEY
 from orchestrator.contract.bucket.object_names import CURVE, LEASE, LEASE_WISH, STATUS
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified, with_checksum
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.lease import LOOP, Holder
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.emulator.state.storage.stored import Preconditions
 from orchestrator.engine.publish.published_status import published_here
 from orchestrator.engine.publish.publisher import CURVE_HERE, Publisher, read_curve

@@ -22,7 +22,8 @@ from orchestrator.cli.views.summary import summary_lines
 from orchestrator.config.load import read
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Absent, Heartbeat, Node, NodeState, Present, World
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Absent, Node, NodeState, Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.plan import Change, FailedChange, Kind, Plan, Verb
 from orchestrator.domain.status import ResourceStatus

@@ -9,7 +9,7 @@ from orchestrator.advice.rehearsal.same_bytes import FileDigest
 from orchestrator.advice.rehearsal.verdict import judge, judge_crash
 from orchestrator.cli.views.verdict import retained_lines, verdict_lines
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Outcome
 from tests.cli.cli_kit import ROOT
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.emulator.control import call
 from orchestrator.emulator.start_options import Options, save_options
 from orchestrator.errors import LocalCloudError

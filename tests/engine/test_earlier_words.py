@@ -13,7 +13,8 @@ from orchestrator.contract.bucket.uncommitted_manifest import RescueMoment, Unco
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import bytes_with_checksum, verified
 from orchestrator.domain.events import Event, EventKind, change_word
-from orchestrator.domain.observation import Heartbeat, Present
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Change, Kind, Outcome, Verb
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.record import Record

@@ -13,8 +13,9 @@ from orchestrator.clock import SystemClock, VirtualClock
 from orchestrator.config.rules.every_rule import run_rules
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.level import Level
-from orchestrator.domain.observation import Heartbeat, Present
+from orchestrator.domain.observation import Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import StoredObject
 from orchestrator.domain.spec import NOTIFICATION_KINDS as KINDS

@@ -6,10 +6,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
-    Heartbeat,
     Node,
     NodeState,
     Operation,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.spec import JobSpec

@@ -3,8 +3,8 @@
 import pytest
 
 from orchestrator.contract.phase import Phase
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.capacity import after_preemption
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.planning.save_interval import SaveInterval, planned_interval, reported_interval
 from tests.planning.planning_kit import a_spec
 

@@ -3,17 +3,8 @@
 from dataclasses import replace
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import (
-    Bucket,
-    Heartbeat,
-    Node,
-    NodeState,
-    Present,
-    Vm,
-    VmState,
-    Worker,
-    World,
-)
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Bucket, Node, NodeState, Present, Vm, VmState, Worker, World
 from orchestrator.domain.record import Record
 from orchestrator.domain.spec import JobSpec, Spec, TpuSpec
 from tests.kit.records import changed, record_of

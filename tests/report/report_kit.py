@@ -5,7 +5,7 @@ from dataclasses import replace
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind, Outcome
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentStatus

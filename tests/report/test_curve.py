@@ -8,7 +8,7 @@ import pytest
 from orchestrator.cli.views.summary import redone_text
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.pricing.use_spans import Use

@@ -9,7 +9,7 @@ import pytest
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Span
 from orchestrator.domain.status import DeploymentState

@@ -8,7 +8,7 @@ from orchestrator.cli.views.summary import summary_lines
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.report.page import page
 from orchestrator.report.recoveries import Recovery, recoveries_of, without_row
 from orchestrator.report.summary import Summary

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.spec import JobSpec
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetCost
 from orchestrator.planning.fleet.tasks import Submission, TaskState

@@ -9,7 +9,7 @@ from orchestrator.cli.views.summary import redone_text, summary_lines
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0

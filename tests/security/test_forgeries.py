@@ -13,8 +13,9 @@ from orchestrator.advice.explain.explanation import DeploymentFacts
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.checksum import with_checksum
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.lease import Holder, held_by
-from orchestrator.domain.observation import Absent, Heartbeat, Present, Unknown
+from orchestrator.domain.observation import Absent, Present, Unknown
 from orchestrator.domain.plan import Kind, Outcome, Verb
 from orchestrator.domain.ports import MAX_BYTES, StoredObject
 from orchestrator.domain.record import Candidate

@@ -13,8 +13,9 @@ from orchestrator.advice.explain.resources import explain_bucket, explain_tpu, e
 from orchestrator.advice.explain.rules import RULES
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.first_seen import of_node
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.lease import called, called_with_user
-from orchestrator.domain.observation import Heartbeat, NodeState, Present, Unknown
+from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text

@@ -7,7 +7,7 @@ from math import isclose
 
 from orchestrator.advice.rehearsal.run import Fault, InjectedFault, ObservedRun
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.start_times import prepared_at, ready_at
 
 PARTS = ("machine", "unpack", "setup", "restore", "first step")

@@ -7,7 +7,7 @@ from enum import Enum
 
 from orchestrator.advice.rehearsal.same_bytes import Digests
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.text.units import Duration
 

@@ -13,7 +13,8 @@ from orchestrator.contract.agent_lines import is_agent_line
 from orchestrator.contract.formats.base import Format, SaveState
 from orchestrator.contract.formats.choose import format_of
 from orchestrator.contract.phase import Phase
-from orchestrator.domain.observation import Heartbeat, Present, Unknown
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Present, Unknown
 from orchestrator.domain.plan import Outcome
 from orchestrator.engine.bucket.checkpoints import read_checkpoints
 from orchestrator.engine.bucket.heartbeats import Heartbeats

@@ -15,7 +15,8 @@ from orchestrator.clock import Clock, wait_until
 from orchestrator.contract.bucket.object_names import CHECKPOINTS
 from orchestrator.contract.phase import Phase
 from orchestrator.domain import names
-from orchestrator.domain.observation import Heartbeat, NodeState, Present, VmState, World
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import NodeState, Present, VmState, World
 from orchestrator.domain.record import current_node
 from orchestrator.emulator import control
 from orchestrator.engine.reconcile.observe import observe

@@ -12,7 +12,8 @@ from orchestrator.app.source.local_data import DataSet
 from orchestrator.app.source.source_folder import source_folder
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.bucket_grants import grants_mark
-from orchestrator.domain.observation import Heartbeat, Observed, Present
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Observed, Present
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.ports import Store
 from orchestrator.domain.record import Record, setting_aside

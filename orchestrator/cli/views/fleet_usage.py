@@ -11,7 +11,7 @@ from orchestrator.app.fleet.queue import Queue
 from orchestrator.app.fleet.usage import QueueObserver
 from orchestrator.cli.console import columns, print_json, put, say, talk
 from orchestrator.cli.views.redraw import repeat
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.text.amounts import saved_text, span_text, usd_range_text, usd_text
 from orchestrator.planning.fleet.fleet_cost import Amount, FleetUsage, by_user, steps_redone
 from orchestrator.planning.fleet.gate import Gate, Hold

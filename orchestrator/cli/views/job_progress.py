@@ -10,8 +10,9 @@ from orchestrator.cli.graceful_stop import graceful_stop
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.events import Event, EventKind
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.job_progress import common_step, last_step, seconds_remaining
-from orchestrator.domain.observation import Heartbeat, Present, World
+from orchestrator.domain.observation import Present, World
 from orchestrator.domain.one_pass import Pass
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.amounts import rate_text, span_text, usd_range_text

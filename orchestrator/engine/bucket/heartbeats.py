@@ -28,7 +28,8 @@ from orchestrator.contract.bucket.limits import (
 from orchestrator.contract.bucket.object_names import HEARTBEAT
 from orchestrator.contract.phase import Phase
 from orchestrator.contract.training import MAX_TRAININGS, Training, stored_training
-from orchestrator.domain.observation import Heartbeat, Observed, Present, Unknown
+from orchestrator.domain.heartbeat import Heartbeat
+from orchestrator.domain.observation import Observed, Present, Unknown
 from orchestrator.domain.ports import Store, StoredObject
 from orchestrator.domain.text.clean_text import cut
 from orchestrator.engine.bucket.bounded_read import read_first

@@ -8,7 +8,7 @@ from dataclasses import replace
 from orchestrator import threads
 from orchestrator.contract.bucket.limits import COLLECTED_BYTES, HEARTBEATS, MAX_INT
 from orchestrator.contract.bucket.object_names import COLLECTED, HEARTBEAT, JOBS, STARTS
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.engine.bucket.heartbeats import parse_heartbeat
 from orchestrator.engine.fleet.job_store import end_marks

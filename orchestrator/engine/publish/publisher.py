@@ -13,8 +13,8 @@ from pathlib import Path
 from orchestrator.contract.bucket.limits import LATEST_TIME, MAX_FLOAT, MAX_INT
 from orchestrator.contract.bucket.object_names import CURVE, STATUS
 from orchestrator.domain.checksum import bytes_with_checksum, proven, verified
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.lease import EXPIRES_AFTER, Holder
-from orchestrator.domain.observation import Heartbeat
 from orchestrator.domain.ports import Store
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.engine.lease.lease_release import current

@@ -8,12 +8,12 @@ from orchestrator import threads
 from orchestrator.config.shipped_catalog import load_catalog
 from orchestrator.domain import names
 from orchestrator.domain.all_zones import both, expected_in, within
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.machines.node_price import Prices, prices
 from orchestrator.domain.observation import (
     Absent,
     Bucket,
     Claim,
-    Heartbeat,
     Node,
     Observed,
     Operation,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from orchestrator.contract.phase import AT_REST, Phase
-from orchestrator.domain.observation import Heartbeat
+from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.domain.record import Span
 from orchestrator.planning.fleet.tasks import Submission, TaskState
 from orchestrator.pricing.use_spans import Use
