@@ -139,7 +139,7 @@ def take_down(
                 found = replace(found, cost=known_cost(session) or found.cost)
             # Only if lists prove that everything is deleted: leftovers are found by these files alone.
             if not leftovers:
-                _forget(session, found.cost if delete_data else None, delete_data=delete_data)
+                _forget(session, found.cost, delete_data=delete_data, all_gone=not given_back)
     # The local cloud stops with its last deployment, unless it was started by `local start`.
     stops = alone and not leftovers and not found.outside_zones and choice.cloud == "local" and stop_if_idle()
     # One that this command has started only to look is no news.
@@ -382,9 +382,9 @@ def _end_of_costs(session: Session, stay: frozenset[str], ended: frozenset[str])
     return round(least, 4)
 
 
-def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) -> None:
+def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool, all_gone: bool) -> None:
     """Delete local files of what was deleted, with the data or only with the machines; keep the cost."""
-    if cost is not None:
+    if delete_data and cost is not None:
         try:
             # Before the folder with the record is deleted, after which only this file tells the cost.
             keep_cost(session, cost)
@@ -394,6 +394,7 @@ def _forget(session: Session, cost: CostBreakdown | None, *, delete_data: bool) 
         included_file(session.choice.cloud, session.project, session.spec.name).unlink(missing_ok=True)
         shutil.rmtree(session.folder, ignore_errors=True)
     else:
-        # The record stays with the data; the keys are of machines that no longer exist, and `up` makes others.
         forget_key(session.folder)
-        shutil.rmtree(session.folder / KNOWN_HOSTS, ignore_errors=True)
+        # A new VM of that name has other host keys; by these one that was given back is known again.
+        if all_gone:
+            shutil.rmtree(session.folder / KNOWN_HOSTS, ignore_errors=True)

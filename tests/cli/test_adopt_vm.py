@@ -4,6 +4,9 @@ import sys
 
 import pytest
 
+from orchestrator.domain.remote import Host
+from orchestrator.ssh.connect.pinned_keys import recall, remember
+from orchestrator.ssh.connect.ssh_settings import KNOWN_HOSTS
 from tests.cli.cli_kit import Terminal
 from tests.cli.test_adopt import ZONE
 from tests.kit.cloud import VirtualCloud
@@ -147,9 +150,14 @@ def test_down_does_what_was_said_and_its_own_word_is_the_last(cloud, said_then, 
     user = user_of(cloud)
     user.run("adopt", "--vm", NAME, "--yes", "--at-down", said_then)
     user.up()
+    pins = user.state / "gcp" / "local-project" / "demo" / KNOWN_HOSTS
+    remember(pins, Host(NAME, "127.0.0.1", ("ssh-ed25519 A",)))
     assert user.run("down", "--yes", *(("--at-down", word) if word else ())).code == 0
     assert cloud.vms() == ({} if gone else {NAME: "RUNNING"})
     assert gone or is_as_before(cloud)
+    assert bool(recall(pins, NAME)) != gone, (
+        "who is adopted again has to show the same key, or is warned about"
+    )
 
 
 def test_a_vm_that_becomes_ours_while_down_is_at_work_is_named_and_stays(cloud):
