@@ -43,3 +43,18 @@ def test_what_was_made_while_the_question_was_open_goes_too(cloud, at_the_questi
     ended, nodes = at_the_question("yes")
     assert (ended.code, nodes, cloud.nodes()) == (0, [G2], {})
     assert f"- TPU {G2} europe-west4-b READY, made since then" in ended.err
+
+
+def test_a_watch_that_ran_before_goes_on_after_a_no(cloud, user: User, monkeypatch):
+    """Nothing of `down` reaches it before the answer, not even a wish for the lease."""
+    elsewhere, ended = User(cloud, "elsewhere"), []
+
+    def approve(_name, _data_goes):
+        raise Exit(1)
+
+    user.up()
+    monkeypatch.setattr("orchestrator.cli.questions.confirm_deletion", lambda *, yes: approve)
+    cloud.later(120, lambda: ended.append(user.run("down", "--yes").code))
+    cloud.later(240, lambda: cloud.model.preempt(G1, notice=False))
+    assert elsewhere.watch(900).code == 130, "it runs until its Ctrl-C"
+    assert (ended, list(cloud.nodes())) == ([1], [G2])
