@@ -106,6 +106,21 @@ def test_a_status_that_no_live_watcher_vouches_for_is_not_shown(how, cloud, user
     assert "seen:" not in said.out
 
 
+def test_the_last_sign_of_life_is_the_same_whether_the_cloud_is_asked_or_not(cloud, user):
+    """A watch publishes its passes more often than it renews its lease."""
+    ages: list[tuple[float, float]] = []
+
+    def look():
+        found = (user.run("status", *words, "--json").document for words in ((), ("--fresh",)))
+        ages.append(tuple(one["watcher"]["renewed_age_s"] for one in found))
+
+    for seconds in range(300, 380, 7):
+        cloud.later(seconds, look)
+    assert user.watch(600).code == 130
+    assert len(ages) == 12
+    assert [fresh <= published + 1 for published, fresh in ages] == [True] * 12, ages
+
+
 @pytest.mark.parametrize(("age", "counts"), [(0, True), (74, True), (76, False), (-6, False)])
 def test_a_snapshot_counts_for_a_minute(age, counts, tmp_path):
     """An old one does not, nor one from the future: then clocks differ, and its age means nothing."""

@@ -1,6 +1,6 @@
 """Determine what exists and how far the job is, from the watcher's publication or from the cloud."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orchestrator.app.context.choice import Choice
 from orchestrator.app.context.reporter import Reporter
@@ -275,11 +275,13 @@ def watcher_of(session: Session, world: World) -> WatcherStatus | None:
         return None if paused is None else watcher_status(paused, now - paused.since)
     holder = Holder.from_json(found.data)
     # A command that wants the lease takes it over: its process cannot renew it.
-    return (
-        None
-        if process_ended(holder)
-        else watcher_status(holder, _age(world.observed_at, found.updated) or 0.0)
-    )
+    if process_ended(holder):
+        return None
+    status = watcher_status(holder, _age(world.observed_at, found.updated) or 0.0)
+    published = published_here(session.folder, session.clock.now(), process_ended)
+    # It may publish a pass between two renewals; only a renewal shows that it still holds the lease.
+    ages = (status.renewed_age_s, *(() if published is None else (published.age,)))
+    return replace(status, renewed_age_s=min(ages))
 
 
 def watcher_status(holder: Holder, age: float) -> WatcherStatus:
