@@ -169,6 +169,8 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         headline = "`tpuctl down` has run: nothing exists that is billed but the data, which is kept"
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
+    # Between two failures, and without its checkpoint, a job runs as any other.
+    trouble = "" if outcome else status.failing_message or status.ignored_message
     reported = [w.checkpoint_step for w in status.workers if w.checkpoint_step is not None]
     # Without machines no report names one; the bucket still has it.
     saved = reported or [step for step in [status.checkpoint_step] if step is not None]
@@ -181,8 +183,8 @@ def _head(facts: PageFacts) -> dict[str, Any]:
     return {
         "name": status.name,
         "state": status.state.phrase,
-        "headline": headline,
-        "alarm": outcome in BAD,
+        "headline": f"{headline}: {trouble}" if trouble else headline,
+        "alarm": outcome in BAD or bool(trouble),
         "over": bool(outcome),
         "about": f"Project {status.project}, {_began_text(facts.record)}as of {stamp(facts.now)} UTC.{free}",
         "unbilled": facts.unbilled,

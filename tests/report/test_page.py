@@ -62,6 +62,19 @@ def test_the_page_tells_all_that_happened():
         assert part in words, part
 
 
+@pytest.mark.parametrize("field", ["failing_message", "ignored_message"])
+@pytest.mark.parametrize(("outcome", "alarms"), [(None, True), ("done", False)])
+def test_a_job_that_fails_or_ignores_its_checkpoint_does_not_look_healthy(field, outcome, alarms):
+    """As long as it can still be mended; a run that is over has its end in this line."""
+    shown = facts()
+    running = replace(
+        shown, status=replace(shown.status, outcome=outcome, **{field: "step 7 was not loaded"})
+    )
+    read = PageReader(page(running))
+    assert ("step 7 was not loaded" in read.words) == alarms
+    assert (("p", {"class": "alarm"}) in read.elements) == alarms
+
+
 def test_the_page_needs_no_network_and_runs_no_script():
     """One file: no address of another, its own style by hash, and nothing else is allowed."""
     text = page(facts())
