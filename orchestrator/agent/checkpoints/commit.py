@@ -17,11 +17,11 @@ from orchestrator.agent.checkpoints import last_manifest
 from orchestrator.agent.checkpoints.bucket_checkpoints import BucketCheckpoints
 from orchestrator.agent.checkpoints.links import links_of
 from orchestrator.agent.checkpoints.local_checkpoints import (
-    FileState,
     LocalCheckpoint,
     LocalCheckpoints,
     files_below,
 )
+from orchestrator.agent.checkpoints.observed_save import FileState
 from orchestrator.agent.cloud.storage import JobBucket
 from orchestrator.agent.settings import Settings
 from orchestrator.agent.side_threads import say

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
 from orchestrator.agent.checkpoints.bucket_checkpoints import REPLACED, BucketCheckpoints
-from orchestrator.agent.checkpoints.local_checkpoints import FileState, LocalCheckpoint, LocalCheckpoints
+from orchestrator.agent.checkpoints.local_checkpoints import LocalCheckpoint, LocalCheckpoints
+from orchestrator.agent.checkpoints.observed_save import FileState
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.bucket.manifest import Manifest
 from orchestrator.contract.file_checksum import sha256_of

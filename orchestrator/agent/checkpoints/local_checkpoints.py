@@ -6,18 +6,17 @@ import os
 import shutil
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
 from orchestrator.agent.checkpoints.ignored import RestoredFiles
+from orchestrator.agent.checkpoints.observed_save import FileState, ObservedSave
 from orchestrator.agent.settings import CheckpointSettings
 from orchestrator.agent.side_threads import say
 from orchestrator.contract.clock import Clock
 from orchestrator.contract.formats.base import (
     LONG,
-    PATIENT,
-    QUIET,
     Format,
     LocalSave,
     SaveState,
@@ -34,10 +33,6 @@ QUICKEST = 0.25
 """Least seconds between two checks for a finished save: what is saved and not committed yet is lost by a kill."""
 READING = 0.05
 """Share of the time that checks may take; each may list a large folder, or read a large file."""
-RESTLESS = 4
-"""Consecutive changes after which a save that never settles is copied all the same."""
-RESTLESS_FILE = 2
-"""The same for changes that left a single file of the same size, if its checksums prove each of them whole."""
 
 
 @dataclass(frozen=True)
@@ -58,37 +53,6 @@ class LocalCheckpoint:
     def own_step(self) -> Optional[int]:
         """Return the step stored in the save itself, None if it has none."""
         return self.step if self.step >= 0 else None
-
-
-@dataclass(frozen=True)
-class FileState:
-    """What shows that a file changed: its name in the save's folder, size, time and inode."""
-
-    name: str
-    size: int
-    modified: int
-    inode: int
-
-
-States = Tuple[Tuple[FileState, ...], Tuple[FileState, ...]]
-
-
-@dataclass(frozen=True)
-class ObservedSave:
-    """
-    The verdict of a save when its files were *states*, since when, and its consecutive changes.
-
-    *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
-    replaced by another one. *counted* is when a change was counted last.
-    """
-
-    states: States
-    judged: SaveVerdict
-    since: float
-    changes: int
-    alike: int = 0
-    renewed: bool = False
-    counted: float = 0.0
 
 
 class LocalCheckpoints:
@@ -295,53 +259,32 @@ class LocalCheckpoints:
             held = self._judged.get(_key(save))
             if held is None or held.states != states:
                 judged = self.format.judge(self.folder, save)
-                held = self._changed(held, states, judged)
+                now = self._clock.monotonic()
+                held = (
+                    ObservedSave(states, judged, now, 0, counted=now)
+                    if held is None
+                    else held.changed(states, judged, now, self._poll_interval)
+                )
                 self._judged[_key(save)] = held
             judged = self._rested(save, held)
         except FileNotFoundError as error:
             judged = unfinished(f"{error.filename} vanished")
         return _checkpoint_of(save, judged)
 
-    def _changed(self, held: Optional[ObservedSave], states: States, judged: SaveVerdict) -> ObservedSave:
-        """Return the verdict of files that have changed since *held*."""
-        now = self._clock.monotonic()
-        if held is None:
-            return ObservedSave(states, judged, now, 0, counted=now)
-        replaced, same = _is_renewed(held.states, states), _sizes(held.states) == _sizes(states)
-        # Quick checks see one slow write change many times: only other files are certainly another save.
-        other = replaced or {*_sizes(held.states)} != {*_sizes(states)}
-        # A file that was whole by its checksums is not one that is still written. Of several, one may be new.
-        whole = held.judged.state is SaveState.COMPLETE and held.judged.checked
-        other = other or (whole and same and len(held.states[0]) == 1)
-        counts = other or now - held.counted >= self._poll_interval
-        alike = held.alike + counts if same else 0
-        counted = now if counts else held.counted
-        return ObservedSave(
-            states, judged, now, held.changes + counts, alike, held.renewed or replaced, counted
-        )
-
     def _rested(self, save: LocalSave, held: ObservedSave) -> SaveVerdict:
-        """Return the verdict, or that the save is unfinished until its files have been unchanged for a while."""
+        """Return the verdict, or that the save is unfinished until its job has finished writing it."""
         judged = held.judged
         if judged.state is not SaveState.COMPLETE or not judged.rest:
             return judged
-        for_long = self._clock.monotonic() - held.since
-        if for_long >= judged.rest * self._poll_interval and not self.at_rest:
-            self._judged[_key(save)] = replace(held, changes=0)
-            return judged
-        if self.at_rest and (judged.rest < LONG or self._in_order):
-            return judged
-        # Some programs save more often than we poll. A save that proves itself complete is copied all the same.
-        alone = judged.checked and len(held.states[0]) == 1 and held.alike >= RESTLESS_FILE
-        if judged.rest == QUIET and (held.changes >= RESTLESS or alone):
-            return judged
-        # A save without a known format counts as whole if each one is a new file of the same size: a file
-        # being written in place keeps its inode, and a new one is shorter at first.
-        if judged.rest == PATIENT and held.renewed and held.alike >= RESTLESS:
-            return judged
-        return unfinished(
-            "a file of it is not there yet" if judged.rest == LONG else "it may still be written"
+        finished = held.finished(
+            self._clock.monotonic(), self._poll_interval, at_rest=self.at_rest, in_order=self._in_order
         )
+        if finished is None:
+            return unfinished(
+                "a file of it is not there yet" if judged.rest == LONG else "it may still be written"
+            )
+        self._judged[_key(save)] = finished
+        return judged
 
 
 def files_below(folder: Path) -> Tuple[FileState, ...]:
@@ -366,16 +309,6 @@ def _checkpoint_of(save: LocalSave, judged: SaveVerdict) -> LocalCheckpoint:
     return LocalCheckpoint(
         save.step if judged.step is None else judged.step, save, judged.state, judged.message
     )
-
-
-def _is_renewed(before: States, now: States) -> bool:
-    """Return whether a file was replaced by another one of the same name."""
-    old = {one.name: one.inode for one in before[0]}
-    return any(old.get(one.name, one.inode) != one.inode for one in now[0])
-
-
-def _sizes(states: States) -> Dict[str, int]:
-    return {one.name: one.size for one in states[0]}
 
 
 def _key(save: LocalSave) -> str:
