@@ -89,6 +89,12 @@ def outcome_of(
         return JobOutcome(
             JobOutcomeKind.DONE, f"step {reported} is reached, the target is {target}", exit_code
         )
+    if reported is None and committed is None:
+        message = (
+            f"the job exited with status 0, but told no step that can prove the target {target}: "
+            "set a pattern in job.progress, or name the step in its saves"
+        )
+        return JobOutcome(ended, message, exit_code)
     at = "without a new step" if reported is None else f"at step {reported}"
     return JobOutcome(
         ended,

@@ -338,7 +338,7 @@ def test_a_step_of_another_life_on_this_disk_is_no_progress(lab: AgentLab) -> No
     one.run_to_end()
 
     assert one.heartbeat()["phase"] == "uncommitted"
-    assert "without a new step, before the target 60" in one.heartbeat()["message"]
+    assert "told no step that can prove the target 60" in one.heartbeat()["message"]
     assert one.heartbeat()["uncommitted_place"] == "quarantine"
     assert [path.name.rsplit("-", 1)[0] for path in (one.root / "quarantine").iterdir()] == ["step_000099.pt"]
 
