@@ -1,50 +1,23 @@
 """How long after the start of a job that saves often its first save is in the bucket."""
 
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from orchestrator.agent.context import AgentContext
-from orchestrator.clock import VirtualClock
-from tests.agent.agent_lab import running_lab
 from tests.agent.format_trees import archive, h5
+from tests.formats.scripted_job import ScriptedJob, scripted_job
 
 EVERY = 2.5
 """Seconds between two saves."""
 
 
-class ScriptedJob:
-    """Act one job: *write* is called with the seconds since its start, four times a second."""
-
-    def __init__(self, context: AgentContext, clock: VirtualClock) -> None:
-        self.context, self.clock = context, clock
-        self.folder = context.local.folder
-        self.folder.mkdir(parents=True, exist_ok=True)
-
-    def first_commit(self, write: Callable[[float], None], seconds: float = 60.0) -> tuple[float, int] | None:
-        """Return when its first save was committed, and its step; None if none was in *seconds*."""
-        self.context.committer.begin(1, None)
-        self.context.local.forget()
-        began = looked = self.clock.now()
-        while self.clock.now() - began < seconds:
-            write(self.clock.now() - began)
-            if self.clock.now() >= looked:
-                if self.context.committer.commit():
-                    return self.clock.now() - began, int(self.context.heartbeat.get("committed_step"))
-                looked = self.clock.now() + (self.context.committer.pause or self.context.settings.poll)
-            self.clock.advance(0.25)
-        return None
-
-
 @pytest.fixture
 def job(tmp_path: Path) -> Iterator[ScriptedJob]:
-    """Return a job on a machine whose agent looks each 5 s, in time that does not pass by itself."""
-    clock = VirtualClock()
-    with running_lab(tmp_path) as lab:
-        machine = lab.machine("m", CHECKPOINT_FORMAT="auto", HEARTBEAT_SECONDS=30)
-        yield ScriptedJob(machine.context(clock), clock)
+    """Return a job on a machine whose agent looks each 5 s."""
+    with scripted_job(tmp_path) as job:
+        yield job
 
 
 @pytest.mark.parametrize(
@@ -115,10 +88,8 @@ def test_a_file_that_is_often_updated_in_place_is_copied_while_it_rests(job: Scr
 
     committed = job.first_commit(write, 60.0)
     assert committed is not None, "it never rests as long as a save that is rare"
-    (name,) = (one for one in job.context.bucket.list("checkpoints/") if one.endswith("weights.h5"))
-    held = job.context.bucket.read(name)
-    assert held is not None
-    assert len({held.data[-8 * (n + 1) :][:8] for n in range(pieces)}) == 1
+    data = job.committed()["weights.h5"]
+    assert len({data[-8 * (n + 1) :][:8] for n in range(pieces)}) == 1
 
 
 def test_quick_looks_do_not_take_a_file_that_grows_for_a_finished_one(job: ScriptedJob) -> None:

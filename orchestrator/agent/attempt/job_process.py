@@ -66,13 +66,13 @@ class JobProcess:
         """Return the leader's exit status, negative for a signal, None while it runs."""
         return self._process.poll()
 
-    def ask_to_stop(self, number: signal.Signals, timeout: float) -> None:
-        """Send a signal to the job's process group; wait up to *timeout* seconds for the end of its processes."""
+    def ask_to_stop(self, number: signal.Signals, timeout: float) -> bool:
+        """Send a signal to the job's process group; return whether its processes end within *timeout* seconds."""
         with contextlib.suppress(ProcessLookupError):
             # The leader may have ended while children of its group are alive; killpg reaches those too.
             os.killpg(self.session, number)
         # waitpid does not work for grandchildren, so poll.
-        polled(
+        return polled(
             lambda: self.exit_code() is not None and not processes_of(self._root, self.session),
             PAUSE, now=time.monotonic, wait=time.sleep, timeout=timeout, longest=PAUSE,
         )  # fmt: skip

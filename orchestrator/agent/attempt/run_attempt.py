@@ -289,7 +289,7 @@ class AttemptRunner:
             grace = self._settings.grace
             # What it would save now cannot be brought to the bucket, and its time is over.
             cut_off = must_end.ending.kind is EndingKind.CUT_OFF
-            job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, grace) if cut_off else grace)
+            self._stop(job, min(STALL_GRACE, grace) if cut_off else grace)
             self._clear(job)
             if framework is not None and job.exit_code() == 0:
                 context.local.rest(in_order=True)
@@ -331,7 +331,7 @@ class AttemptRunner:
             if self._context.end_requests.overtaken(attempt.attempt):
                 return JobOutcome(JobOutcomeKind.OVERTAKEN, "the gang has gone on")
             if self._stalled():
-                job.ask_to_stop(self._settings.stop_signal, min(STALL_GRACE, self._settings.grace))
+                self._stop(job, min(STALL_GRACE, self._settings.grace))
                 return JobOutcome(
                     JobOutcomeKind.FAILED, f"stalled: nothing new for {self._settings.stall:g} s"
                 )
@@ -343,7 +343,7 @@ class AttemptRunner:
                         f"step {committed} is saved in the bucket, the target is {target}: {time_to_end}"
                     )
                 if self._clock.monotonic() - reached_at > self._settings.grace:
-                    job.ask_to_stop(self._settings.stop_signal, self._settings.grace)
+                    self._stop(job, self._settings.grace)
                     return outcome_of(0, target, None, committed)
             self._context.end_requests.wait(TICK)
 
@@ -360,6 +360,11 @@ class AttemptRunner:
             return False
         moved_at = max(self._progress.moved_at, self._context.log.last_at)
         return self._clock.monotonic() - moved_at > self._settings.stall
+
+    def _stop(self, job: JobProcess, timeout: float) -> None:
+        self._context.local.asked_to_stop()
+        if not job.ask_to_stop(self._settings.stop_signal, timeout):
+            self._context.local.has_not_stopped()
 
     def _clear(self, job: JobProcess) -> None:
         """Wait until no process of the job is left: a second job beside it would overwrite its files."""

@@ -80,7 +80,9 @@ class LocalCheckpoints:
         self._poll_interval = poll_interval
         self._clock = clock
         self.at_rest = True
+        self._rests_since: Optional[float] = self._clock.monotonic()
         self._in_order = False
+        self._asked_at: Optional[float] = None
         self._headed_at = self._clock.monotonic()
         self.newest: Optional[int] = None
         self.restored = RestoredFiles()
@@ -109,11 +111,21 @@ class LocalCheckpoints:
         self.newest = None
         self.at_rest = False
         self._in_order = False
+        self._rests_since = self._asked_at = None
         self._headed_at = self._clock.monotonic()
 
     def pause_after(self, took: float) -> float:
         """Return the seconds until the next check for a finished save, after one that took *took* seconds."""
         return min(self._poll_interval, max(QUICKEST, took / READING))
+
+    def asked_to_stop(self) -> None:
+        """Record that the job gets a signal now: what it writes later is a save that it makes because of it."""
+        self._asked_at = time.time()
+        self._rests_since = self._clock.monotonic()
+
+    def has_not_stopped(self) -> None:
+        """Record that the job had to be killed after the signal, perhaps in the middle of a save."""
+        self._asked_at = None
 
     def rest(self, *, in_order: bool = False) -> None:
         """
@@ -121,6 +133,8 @@ class LocalCheckpoints:
 
         *in_order*: it exited with status 0, so it was not killed between two files of one save.
         """
+        if self._rests_since is None:
+            self._rests_since = self._clock.monotonic()
         self.at_rest = True
         self._in_order = in_order
 
@@ -276,9 +290,12 @@ class LocalCheckpoints:
         judged = held.judged
         if judged.state is not SaveState.COMPLETE or not judged.rest:
             return judged
-        finished = held.finished(
-            self._clock.monotonic(), self._poll_interval, at_rest=self.at_rest, in_order=self._in_order
-        )
+        since = self._rests_since
+        now = since if self.at_rest and since is not None else self._clock.monotonic()
+        # A program that does not know the signal ends at once and writes nothing after it.
+        written = max((one.modified for one in held.states[0]), default=0) / 1e9
+        in_order = self._in_order or (self._asked_at is not None and written > self._asked_at)
+        finished = held.finished(now, self._poll_interval, at_rest=self.at_rest, in_order=in_order)
         if finished is None:
             return unfinished(
                 "a file of it is not there yet" if judged.rest == LONG else "it may still be written"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Dict, Optional, Tuple
+from typing import Dict, FrozenSet, Optional, Tuple
 
 from orchestrator.contract.formats.base import LONG, PATIENT, QUIET, SaveState, SaveVerdict
+from orchestrator.contract.formats.reading.saved_files import is_save
 
 RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied, between two of them."""
@@ -34,8 +35,12 @@ class ObservedSave:
     The verdict of a save when its files were *states*, since when, and its consecutive changes.
 
     *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
-    replaced by another one. *counted* is when a change was counted last, *rest* the longest time between two,
-    and *other* says that the last one brought another file.
+    replaced by another one. *counted* is when a change was counted last, *rest* the longest time between two of
+    them, and *other* says that the last one brought another file.
+
+    Of the files with the job's state, *latest* are those that the last change wrote over, *written* those since
+    the save last counted as finished, and *together* those that were written over for each save so far, None
+    before the first. *in_pieces* means that a whole one was soon written over again, in place.
     """
 
     states: States
@@ -47,6 +52,10 @@ class ObservedSave:
     counted: float = 0.0
     rest: float = 0.0
     other: bool = False
+    latest: FrozenSet[str] = frozenset()
+    written: FrozenSet[str] = frozenset()
+    together: Optional[FrozenSet[str]] = None
+    in_pieces: bool = False
 
     def changed(self, states: States, judged: SaveVerdict, now: float, poll_interval: float) -> ObservedSave:
         """Return the save after its files have become *states*, of which *judged* is the verdict."""
@@ -57,13 +66,21 @@ class ObservedSave:
         apart = another or (whole and same and len(self.states[0]) == 1)
         # Quick checks see one slow write change many times: only other files are certainly another save.
         counts = apart or now - self.counted >= poll_interval
+        latest = _written(self.states, states)
+        once_more = bool(latest & self.latest) and same and not replaced and now - self.since < poll_interval
+        # A file that is written once more begins the next save, if all that belong to this one are there.
+        begins = self.together is not None and self.together <= self.written and bool(latest & self.together)
         return ObservedSave(
             states, judged, now, self.changes + counts,
             alike=self.alike + counts if same else 0,
             renewed=self.renewed or replaced,
             counted=now if counts else self.counted,
-            rest=max(self.rest, now - self.since),
+            rest=max(self.rest, now - self.since) if self.changes else self.rest,
             other=another,
+            latest=latest,
+            written=latest if begins else self.written | latest,
+            together=self.together,
+            in_pieces=self.in_pieces or (once_more and self.judged.state is SaveState.COMPLETE),
         )  # fmt: skip
 
     def finished(
@@ -72,30 +89,53 @@ class ObservedSave:
         """
         Return the save as observation goes on from it if it counts as finished, None if it may still be written.
 
-        *at_rest*: the job has no process left; *in_order*: and has exited with status 0.
+        *at_rest*: the job has no process left since *now*; *in_order*: and was not killed in the middle of a save.
         """
-        judged, for_long = self.judged, now - self.since
-        if for_long >= judged.rest * poll_interval and not at_rest:
-            return replace(self, changes=0)
-        if at_rest and (judged.rest < LONG or in_order):
+        judged, rested = self.judged, now - self.since
+        if rested >= judged.rest * poll_interval:
+            return self._finished(changes=0)
+        partly = bool(self.written and self.together and self.together - self.written)
+        may_be_torn = judged.rest >= LONG or partly or (self.in_pieces and not judged.checked)
+        if at_rest and (in_order or not may_be_torn):
             return self
         # Some programs save more often than we poll. A save that proves itself complete is copied all the same.
         if judged.rest == QUIET:
             single = len(self.states[0]) == 1
-            if self.changes >= NEVER_RESTS or (single and judged.checked and self.alike >= RESTLESS_FILE):
-                return self
+            proven = single and judged.checked and self.alike >= RESTLESS_FILE
+            if proven or (self.changes >= NEVER_RESTS and not at_rest):
+                return self._finished(self.changes)
             # Without checksums a file that is updated in place looks whole between two of its pieces.
             least = 0.0 if single and (judged.checked or self.other) else self.rest / 2
-            return replace(self, changes=RESTLESS) if self.changes >= RESTLESS and for_long >= least else None
+            settled = self.changes >= RESTLESS and rested >= least and not partly
+            return self._finished(changes=RESTLESS) if settled else None
         # A save without a known format counts as whole if each one is a new file of the same size: a file
         # being written in place keeps its inode, and a new one is shorter at first.
-        return self if judged.rest == PATIENT and self.renewed and self.alike >= RESTLESS else None
+        return (
+            self._finished(self.changes)
+            if judged.rest == PATIENT and self.renewed and self.alike >= RESTLESS
+            else None
+        )
+
+    def _finished(self, changes: int) -> ObservedSave:
+        if not self.written:
+            return replace(self, changes=changes)
+        together = self.written if self.together is None else self.together & self.written
+        return replace(self, changes=changes, written=frozenset(), together=together)
 
 
 def _is_renewed(before: States, now: States) -> bool:
     """Return whether a file was replaced by another one of the same name."""
     old = {one.name: one.inode for one in before[0]}
     return any(old.get(one.name, one.inode) != one.inode for one in now[0])
+
+
+def _written(before: States, now: States) -> FrozenSet[str]:
+    """Return the files with the job's state that were there before, and have changed."""
+    old = {one.name: one for one in before[0]}
+    # What only lies beside them, as `results.csv`, may be written at any time.
+    return frozenset(
+        one.name for one in now[0] if old.get(one.name, one) != one and is_save(one.name, one.size)
+    )
 
 
 def _sizes(states: States) -> Dict[str, int]:
