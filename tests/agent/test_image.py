@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,17 @@ def images() -> Iterator[ImageRegistry]:
     with registry() as server:
         server.push("p/train", "1", small_image())
         yield server
+
+
+@pytest.fixture(autouse=True)
+def no_container_outlives_its_test(lab: AgentLab) -> Iterator[None]:
+    """End containers that were still starting when their machine was killed."""
+    yield
+    for pid in (int(one.name) for one in Path("/proc").iterdir() if one.name.isdigit()):
+        words = words_of(pid)
+        if b"docker_container" in words and os.fsencode(lab.folder) in words:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def machine(lab: AgentLab, images: ImageRegistry, incarnation: int = 1, **changes: object) -> AgentMachine:
