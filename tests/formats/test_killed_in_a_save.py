@@ -1,6 +1,7 @@
 """What of the files that a job writes over again and again is a whole save, if the job was killed meanwhile."""
 
 import os
+import pickle
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -114,6 +115,20 @@ def test_a_file_that_is_updated_in_place_is_not_taken_after_a_kill(
     job.last_commit()
     data = job.committed()["weights.h5"]
     assert [int(data[-8 * (n + 1) :][:8]) for n in range(pieces)] == [save] * pieces
+
+
+def test_a_file_that_is_written_over_all_the_time_is_taken_after_a_kill(job: ScriptedJob) -> None:
+    """`pickle.dump` to one name every three seconds: no two writes belong together."""
+
+    def write(now: float) -> None:
+        if now >= 3 and now % 3 == 0:
+            (job.folder / "state.pkl").write_bytes(pickle.dumps({"save": now}))
+
+    for _ in job.commits(write, 15.5):
+        continue
+    job.context.local.rest()
+    job.last_commit()
+    assert job.committed() == {"state.pkl": pickle.dumps({"save": 15.0})}
 
 
 def test_what_grows_beside_a_save_makes_no_kill_suspect(job: ScriptedJob) -> None:

@@ -12,6 +12,8 @@ RESTLESS = 4
 """Consecutive changes after which a save that never settles is copied, between two of them."""
 NEVER_RESTS = 16
 """The same for a save that never does: each look finds it changed."""
+GAPS = 16
+"""Number of changes by which the pauses of a program are known; one whose end was missed is forgotten then."""
 RESTLESS_FILE = 2
 """The same for changes that left a single file of the same size, if its checksums prove each of them whole."""
 
@@ -35,12 +37,13 @@ class ObservedSave:
     The verdict of a save when its files were *states*, since when, and its consecutive changes.
 
     *alike* counts consecutive changes that left names and sizes the same; *renewed* means that a file was
-    replaced by another one. *counted* is when a change was counted last, *rest* the longest time between two of
-    them, and *other* says that the last one brought another file.
+    replaced by another one. *counted* is when a change was counted last, *gaps* are the times between the
+    newest changes, and *other* says that the last one brought another file.
 
     Of the files with the job's state, *latest* are those that the last change wrote over, *written* those since
     the save last counted as finished, and *together* those that were written over for each save so far, None
-    before the first. *in_pieces* means that a whole one was soon written over again, in place.
+    before the first. *rests* means that the program left them alone after a save, *in_pieces* that it wrote over a
+    whole one soon again, in place.
     """
 
     states: States
@@ -50,12 +53,18 @@ class ObservedSave:
     alike: int = 0
     renewed: bool = False
     counted: float = 0.0
-    rest: float = 0.0
+    gaps: Tuple[float, ...] = ()
     other: bool = False
     latest: FrozenSet[str] = frozenset()
     written: FrozenSet[str] = frozenset()
     together: Optional[FrozenSet[str]] = None
+    rests: bool = False
     in_pieces: bool = False
+
+    @property
+    def rest(self) -> float:
+        """Return the longest time between two of the newest changes, in seconds."""
+        return max(self.gaps, default=0.0)
 
     def changed(self, states: States, judged: SaveVerdict, now: float, poll_interval: float) -> ObservedSave:
         """Return the save after its files have become *states*, of which *judged* is the verdict."""
@@ -67,7 +76,9 @@ class ObservedSave:
         # Quick checks see one slow write change many times: only other files are certainly another save.
         counts = apart or now - self.counted >= poll_interval
         latest = _written(self.states, states)
-        once_more = bool(latest & self.latest) and same and not replaced and now - self.since < poll_interval
+        # A program that saves all the time writes as often, and not in pieces.
+        soon = now - self.since < (poll_interval if self.rests else self.rest / 2)
+        once_more = soon and bool(latest & self.latest) and same and not replaced
         # A file that is written once more begins the next save, if all that belong to this one are there.
         begins = self.together is not None and self.together <= self.written and bool(latest & self.together)
         return ObservedSave(
@@ -75,11 +86,13 @@ class ObservedSave:
             alike=self.alike + counts if same else 0,
             renewed=self.renewed or replaced,
             counted=now if counts else self.counted,
-            rest=max(self.rest, now - self.since) if self.changes else self.rest,
+            # Between two saves that are far apart it says nothing of their pieces.
+            gaps=(*self.gaps, now - self.since)[-GAPS:] if self.changes else self.gaps,
             other=another,
             latest=latest,
             written=latest if begins else self.written | latest,
             together=self.together,
+            rests=self.rests,
             in_pieces=self.in_pieces or (once_more and self.judged.state is SaveState.COMPLETE),
         )  # fmt: skip
 
@@ -93,7 +106,7 @@ class ObservedSave:
         """
         judged, rested = self.judged, now - self.since
         if rested >= judged.rest * poll_interval:
-            return self._finished(changes=0)
+            return replace(self._finished(changes=0), rests=self.rests or bool(self.written))
         partly = bool(self.written and self.together and self.together - self.written)
         may_be_torn = judged.rest >= LONG or partly or (self.in_pieces and not judged.checked)
         if at_rest and (in_order or not may_be_torn):
@@ -102,8 +115,8 @@ class ObservedSave:
         if judged.rest == QUIET:
             single = len(self.states[0]) == 1
             proven = single and judged.checked and self.alike >= RESTLESS_FILE
-            if proven or (self.changes >= NEVER_RESTS and not at_rest):
-                return self._finished(self.changes)
+            if proven or (self.changes >= NEVER_RESTS and not self.in_pieces and not at_rest):
+                return self._finished(min(self.changes, RESTLESS))
             # Without checksums a file that is updated in place looks whole between two of its pieces.
             least = 0.0 if single and (judged.checked or self.other) else self.rest / 2
             settled = self.changes >= RESTLESS and rested >= least and not partly
