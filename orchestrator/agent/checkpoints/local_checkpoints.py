@@ -33,6 +33,8 @@ QUICKEST = 0.25
 """Least seconds between two checks for a finished save: what is saved and not committed yet is lost by a kill."""
 READING = 0.05
 """Share of the time that checks may take; each may list a large folder, or read a large file."""
+DYING = 0.1
+"""Seconds after a signal in which a program that does not know it may still write, in a container above all."""
 
 
 @dataclass(frozen=True)
@@ -292,9 +294,9 @@ class LocalCheckpoints:
             return judged
         since = self._rests_since
         now = since if self.at_rest and since is not None else self._clock.monotonic()
-        # A program that does not know the signal ends at once and writes nothing after it.
+        # A program that does not know the signal ends at once and writes nothing more.
         written = max((one.modified for one in held.states[0]), default=0) / 1e9
-        in_order = self._in_order or (self._asked_at is not None and written > self._asked_at)
+        in_order = self._in_order or (self._asked_at is not None and written > self._asked_at + DYING)
         finished = held.finished(now, self._poll_interval, at_rest=self.at_rest, in_order=in_order)
         if finished is None:
             return unfinished(
