@@ -99,7 +99,8 @@ def with_printed_steps(
     """
     Return the reports, each without a step with the furthest step that was printed or observed there.
 
-    A machine that was lost soon after its job began had no time to report; its log came to the bucket.
+    A machine that was lost soon after its job began had no time to report; its log came to the bucket. A step that
+    an earlier attempt there has made says nothing of the present one, which may have failed before its first step.
     """
     furthest = {incarnation: max(points) for incarnation, points in before.points.items() if points}
     for _, step, _, incarnation in observed:
@@ -146,6 +147,8 @@ def _reported(heartbeat: Heartbeat, known_until: float | None) -> list[tuple[flo
 
 def _trained(heartbeat: Heartbeat, step: int | None) -> Heartbeat:
     if step is None or heartbeat.step is not None or heartbeat.worker:
+        return heartbeat
+    if step <= max((earlier.to_step for earlier in heartbeat.trained), default=-1):
         return heartbeat
     # Lines have no times: it trained at some time after what it reported last.
     began = heartbeat.timings.get("first_step", heartbeat.timings.get("spawned", heartbeat.updated))

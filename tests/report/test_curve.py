@@ -143,6 +143,22 @@ def test_a_point_of_the_watcher_counts_as_a_printed_step():
     assert [heartbeat.step for heartbeat in found] == [40, None, None]
 
 
+def test_an_attempt_without_a_step_has_none_of_the_attempts_before_it():
+    """After a push the new code crashed at once, from an older checkpoint: it has not trained from 50 to 65."""
+    crashed = Heartbeat(
+        1, 0, Phase.FAILED, T + 43, resumed_from=50, attempt=4, timings={"spawned": T + 41},
+        trained=(Training(1, T + 5, T + 30, 0, 65),),
+    )  # fmt: skip
+    printed = PrintedLines(points={1: {60: 1.0, 65: 0.9}})
+    found = with_printed_steps((crashed,), printed)
+    assert found == (crashed,)
+    assert summarise(found, (), preemptions=0, wall=90, usd=1.0, on_demand_usd=3.0).steps_redone == 0
+    points = with_reported_points([(T + 20, 40, 1.5, 1)], found)
+    assert [(at - T, step) for at, step, _, _ in points] == [(5, 0), (20, 40), (30, 65)]
+    (further,) = with_printed_steps((crashed,), PrintedLines(points={1: {65: 0.9, 70: 0.8}}))
+    assert further.step == 70, "which no earlier attempt has reported"
+
+
 def test_a_machine_has_a_line_from_where_it_trained_on_to_its_last_step():
     """The watcher saw it 100 steps later; one that ran without a watcher has its line by its report alone."""
     points = [(T + 20, 100, 2.0, 1), (T + 90, 190, 1.5, 2)]
