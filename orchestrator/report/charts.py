@@ -11,7 +11,7 @@ from math import ceil, floor, log10
 from typing import Any
 
 from orchestrator.report.curve_points import Losses
-from orchestrator.report.timeline import Timeline
+from orchestrator.report.timeline import MarkKind, Timeline
 
 LEAST = 0.3
 """Least width of a bar in percent, so that short ones are visible."""
@@ -21,6 +21,8 @@ HOVER = 100
 """Most points of a curve that show their values under the mouse."""
 MAX_TICKS = 5
 """Most parts of an axis: more words do not fit on a phone."""
+SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
+"""The sign of each mark, in the drawing and in the legend below it."""
 _DAY = 86400
 _TIMES = (
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200,
@@ -122,7 +124,12 @@ def lanes(drawn: Timeline) -> list[dict[str, Any]]:
                 for bar in lane.bars
             ],
             "marks": [
-                {"x": min(99.2, max(0.8, position(m.at))), "kind": m.kind.value, "at": m.at}
+                {
+                    "x": min(99.2, max(0.8, position(m.at))),
+                    "sign": SIGNS[m.kind],
+                    "kind": m.kind.value,
+                    "at": m.at,
+                }
                 for m in lane.marks
             ],
         }

@@ -22,7 +22,7 @@ from orchestrator.report import charts
 from orchestrator.report.curve_points import Losses, with_reported_points
 from orchestrator.report.recoveries import HEADINGS, LEGEND, PARTS, without_row
 from orchestrator.report.summary import UNKNOWN, USE_TEXTS, Summary, redone_texts
-from orchestrator.report.timeline import MarkKind, Timeline, timeline
+from orchestrator.report.timeline import Timeline, timeline
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,7 +31,6 @@ NEWEST = 300
 """Newest events to show; earlier ones are counted."""
 NAMED_STARTS = 2
 """Most starts by `up` whose times are all named; of more, the number and the last."""
-SIGNS = {MarkKind.PREEMPTED: "\N{MULTIPLICATION SIGN}", MarkKind.FAILED: "!", MarkKind.DONE: "✓"}
 BAD = frozenset({"failed", "uncommitted", "limit-reached", "refused"})
 """Outcomes that are shown as failures."""
 
@@ -291,7 +290,7 @@ def _machines(
         "lanes": lanes,
         "times": charts.time_ticks(drawn.since, drawn.until),
         "kinds": sorted(shown, key=lambda one: order.index(one[0])),
-        "signs": [(sign, kind.value) for kind, sign in SIGNS.items() if kind in kinds],
+        "signs": [(sign, kind.value) for kind, sign in charts.SIGNS.items() if kind in kinds],
         "preempted_at": [(position(at), number) for number, at in drawn.preemptions.items()],
         "progress": charts.progress(points, drawn, _target(facts), dashed),
         "saved_at": [(position(at), step) for step, at in inside],

@@ -28,6 +28,8 @@ HOSTILE = [
     "\u202e\u0000evil", "&lt;b&gt;",
 ]  # fmt: skip
 
+CROSS = "\N{MULTIPLICATION SIGN}"
+
 
 class PageReader(HTMLParser):
     """Collect the elements, their attributes and the text of a page."""
@@ -227,6 +229,19 @@ def test_a_preemption_runs_through_every_drawing():
     assert [one.count('class="preemption"') for one in (plotted, loss)] == [2, 2]
     alone = page(replace(facts(), events=()))
     assert 'class="preemption"' not in alone
+
+
+@pytest.mark.parametrize(
+    ("phase", "sign", "kind"), [(Phase.FAILED, "!", "failed"), (Phase.DONE, "✓", "done")]
+)
+def test_a_mark_of_the_timeline_has_its_sign_of_the_legend(phase, sign, kind):
+    """A TPU on which the job failed looks like none that was preempted."""
+    found = facts()
+    last = replace(found.heartbeats[-1], phase=phase)
+    text = page(replace(found, heartbeats=(*found.heartbeats[:-1], last)))
+    drawn = re.findall(r'<text class="mark"[^>]*>(.)</text><title>(\w+) at ', text)
+    assert drawn == [*[(CROSS, "preempted")] * 2, (sign, kind)]
+    assert re.findall(r"<li><b>(.)</b>(\w+)</li>", text) == [(CROSS, "preempted"), (sign, kind)]
 
 
 def lines_of(text, label):
