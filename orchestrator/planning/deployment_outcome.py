@@ -11,6 +11,7 @@ from orchestrator.domain.observation import Bucket, Operation, Present, Unknown,
 from orchestrator.domain.plan import MAKING, Change, Kind, Outcome, Plan, Verb
 from orchestrator.domain.record import Record, finished, surely_absent
 from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.hints import OWN_STEPS
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.events import preemption, with_preemption
 from orchestrator.planning.job import SILENCE, heartbeat_interval
@@ -29,10 +30,6 @@ MAX_RESCUE = 3900.0
 _RESTING = frozenset(AT_REST)
 ALL_DONE = "all workers report that the job is done"
 _REACHED = "has reached job.target_steps"
-
-
-OWN_STEPS = "and the number of steps in your program if it has one"
-"""What has to be raised beside `job.target_steps`: a program that ends at its own number trains no further."""
 
 
 def target_reached(step: int, target: int) -> str:

@@ -86,11 +86,12 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     """The newest checkpoint has reached the target: `plan` and `up` say so, until the target is raised."""
     user = User(cloud, job__target_steps=60)
     finished(cloud, user)
-    user.run("watch", timeout=3600)
+    watched = " ".join(user.run("watch", timeout=3600).err.split())
+    own = "and the number of steps in your program if it has one"
+    assert f"to train further, raise job.target_steps {own}, then: tpuctl up" in watched
     user.down()
     explained = " ".join(user.run("explain").out.split())
     assert explained.startswith("demo: done: the job is done, and `down` has run deployment: done ")
-    own = "and the number of steps in your program if it has one"
     assert f"to train beyond step 60, raise job.target_steps {own}, then: tpuctl up" in explained
     user.write("train.py", "print('other')\n")
     planned = user.run("plan", "--detailed-exitcode")
@@ -109,7 +110,8 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     assert "machines that are left" not in explained
     user.edit(job__target_steps=600)
     assert user.run("plan", "--detailed-exitcode").code == 2
-    more = "trains on to step 600, if the number of steps in your program allows it"
+    assert "program's own number of steps is higher now" in " ".join(user.run("plan").out.split())
+    more = "`tpuctl up` trains on to step 600; raise the number of steps in your program too if it has one"
     assert more in " ".join(user.run("explain").out.split())
 
 

@@ -19,8 +19,7 @@ from orchestrator.domain.observation import NodeState, Present, Unknown
 from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
-from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end
-from orchestrator.planning.deployment_outcome import OWN_STEPS
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, OWN_STEPS, after_end, trains_on
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
@@ -177,7 +176,7 @@ def _more_training(facts: DeploymentFacts) -> str:
     """Return how a job that is done trains on."""
     target, trained = facts.spec.job.target_steps, facts.record.deadline.progress.step
     if target and trained and trained < target:
-        return f"`tpuctl up` trains on to step {target}, if the number of steps in your program allows it"
+        return trains_on(target)
     beyond, change = (f"beyond step {target}", OWN_STEPS) if target else ("further", "or change the code")
     return f"to train {beyond}, raise job.target_steps {change}, then: tpuctl up"
 

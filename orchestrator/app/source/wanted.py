@@ -34,8 +34,8 @@ from orchestrator.private_folders import private_folder
 from orchestrator.scripts import agent_zipapp, uv_program
 
 RUNS_AGAIN = (
-    "The job is done; up would start it again from its newest checkpoint, and it trains further only if its own "
-    "number of steps allows it. The model alone: tpuctl checkpoints fetch"
+    "The job is done; up would start it again from its newest checkpoint, and it trains further only if the "
+    "program's own number of steps is higher now. The model alone: tpuctl checkpoints fetch"
 )
 MAX_UP_TIMES = 100
 """Times of `up` that are remembered; reports of older ones are not read."""

@@ -4,7 +4,7 @@ from orchestrator.contract.phase import ENDS
 from orchestrator.domain.plan import Outcome
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
-from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end
+from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end, trains_on
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -16,6 +16,8 @@ def state_text(status: DeploymentStatus) -> str:
     # First: between two failures the job runs as any other.
     if status.failing_message and not status.outcome:
         more = status.failing_message
+    if raised := _raised_target(status):
+        more = f"{more}, at step {_reached(status)}; job.target_steps is {raised} now"
     return f"{status.state.phrase}: {more}" if more else status.state.phrase
 
 
@@ -93,7 +95,10 @@ def step_text(status: DeploymentStatus) -> str:
     if slowest is None or slowest.step is None:
         return ""
     target = status.target_steps or slowest.reported_target_steps
-    share = f" of {target} ({progress_percent(slowest.step / target)})" if target else ""
+    if not target or _raised_target(status):
+        # A job that is done has no part left: its end was that of the file that it ran with.
+        return f"step {slowest.step}"
+    share = f" of {target} ({progress_percent(slowest.step / target)})"
     return f"step {slowest.step}{share}"
 
 
@@ -114,7 +119,24 @@ def share_done(status: DeploymentStatus) -> float | None:
     target = status.target_steps or next(
         (w.reported_target_steps for w in status.workers if w.reported_target_steps), 0
     )
-    return min(1.0, min(steps) / target) if steps and target else None
+    return min(1.0, min(steps) / target) if steps and target and not _raised_target(status) else None
+
+
+def _reached(status: DeploymentStatus) -> int | None:
+    """Return the step that every worker has reached or saved, None if none tells it."""
+    slowest = _slowest(status)
+    if slowest is None:
+        return None
+    saved = None if slowest.checkpoint_counted else _newest_of_all(status)
+    return max((step for step in (slowest.step, saved) if step is not None), default=None)
+
+
+def _raised_target(status: DeploymentStatus) -> int | None:
+    """Return the file's last step if it lies beyond that of a job that is done, else None."""
+    reached, target = _reached(status), status.target_steps
+    # The outcome alone does not tell whose report this is: a machine that was lost before has said "run" last.
+    done = status.outcome == Outcome.DONE.value and all(w.phase == "done" for w in status.workers)
+    return target if done and target and reached is not None and reached < target else None
 
 
 def checkpoint_text(status: DeploymentStatus, *, step: str = "step ") -> str:
@@ -226,6 +248,8 @@ def end_texts(status: DeploymentStatus) -> tuple[str, ...]:
     fetch = fetches.get(status.outcome or "")
     texts = [f"{fetch} to this computer"] if fetch and "bucket" in there else []
     texts += [unhappy] if unhappy else []
+    if raised := _raised_target(status):
+        texts.append(trains_on(raised))
     if there - {"bucket"}:
         texts.append("`tpuctl down` deletes the machines that are left; the bucket stays")
     elif texts and not unhappy:

@@ -8,6 +8,7 @@ from orchestrator.app.loop.watch_all import WatchResult
 from orchestrator.cli.console import print_json, say, talk
 from orchestrator.cli.views.summary import show_summary
 from orchestrator.domain.status import DeploymentState
+from orchestrator.domain.text.hints import OWN_STEPS
 
 
 def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
@@ -25,6 +26,8 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
         show_summary(done.summary, unbilled=unbilled)
         talk("  next:  `tpuctl checkpoints fetch` copies the model to this computer")
         talk("         `tpuctl down` deletes what is left")
+        talk(f"         to train further, raise job.target_steps {OWN_STEPS},")
+        talk("         then: tpuctl up")
 
 
 def say_names(names: Sequence[str]) -> None:
