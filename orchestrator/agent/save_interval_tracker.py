@@ -58,6 +58,7 @@ class SaveIntervalTracker:
         self._reported: List[float] = []
         self._pauses: List[float] = []
         self._paused = 0.0
+        self._measured = 0
         self._came: List[float] = []
         self._began: Optional[float] = None
         self._written = 0.0
@@ -126,7 +127,8 @@ class SaveIntervalTracker:
         with self._lock:
             self._pauses = [*self._pauses, seconds][-SAVES:]
             self._paused += seconds
-        self._heartbeat.set(save_pauses=round(self._paused, 3))
+            self._measured += 1
+        self._heartbeat.set(save_pauses=round(self._paused, 3), measured_saves=self._measured)
         self._report()
 
     def take_save(self, now: float) -> None:

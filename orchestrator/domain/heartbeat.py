@@ -69,6 +69,8 @@ class Heartbeat:
     """Measured time between the last saves."""
     save_pauses: float | None = None
     """Sum of the measured pauses for saves on this machine."""
+    measured_saves: int | None = None
+    """Number of the saves in that sum; an older agent names none."""
     commit_seconds: float | None = None
     """How long the last commit to the bucket took."""
     uncommitted: str = ""

@@ -41,7 +41,7 @@ class Summary:
     repeated: up to *upper_steps_redone* in all, an estimate. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
-    seconds saves have stopped the training of worker 0, as far as measured.
+    seconds the *measured_saves* of worker 0 have stopped the training; not each save can be measured.
     """
 
     steps: int | None
@@ -56,6 +56,7 @@ class Summary:
     on_demand_usd: float
     unpriced: tuple[str, ...] = ()
     save_pauses_s: float | None = None
+    measured_saves: int | None = None
     upper_steps_redone: int | None = None
     upper_usd: float = 0.0
 
@@ -95,7 +96,11 @@ def summarise(
         _untold(before, after, events, heartbeat_interval) for before, after in again if _trained_on(before)
     ]
     known = redone if counted or not _lost(started) else None
-    stopped = [heartbeat.save_pauses for heartbeat in chain if heartbeat.save_pauses is not None]
+    stopped = [
+        (heartbeat.save_pauses, heartbeat.measured_saves)
+        for heartbeat in chain
+        if heartbeat.save_pauses is not None and heartbeat.measured_saves
+    ]
     return Summary(
         steps=_last_step(chain[-1]) if chain else None,
         loss=chain[-1].loss if chain else None,
@@ -109,7 +114,8 @@ def summarise(
         on_demand_usd=on_demand_usd,
         upper_usd=upper_usd,
         unpriced=unpriced,
-        save_pauses_s=sum(stopped) if stopped else None,
+        save_pauses_s=sum(seconds for seconds, _ in stopped) if stopped else None,
+        measured_saves=sum(number for _, number in stopped) if stopped else None,
         upper_steps_redone=None if known is None or None in untold else known + sum(n or 0 for n in untold),
     )
 

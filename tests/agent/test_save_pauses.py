@@ -3,8 +3,12 @@
 import pytest
 
 from orchestrator.agent.attempt.save_pauses import FEWEST, LATE, SavePauses
+from orchestrator.agent.save_interval_tracker import SaveIntervalTracker
+from orchestrator.agent.telemetry.heartbeat import HeartbeatContent, HeartbeatWriter, heartbeat_name
+from orchestrator.clock import VirtualClock
 from orchestrator.contract.interval import SHORTEST_PAUSE
 from tests.agent.agent_lab import AgentLab
+from tests.agent.test_storage import bucket_of, settings_of
 
 STEP = 0.5
 
@@ -138,3 +142,20 @@ def test_a_real_program_that_saves_in_a_thread_is_not_charged_for_what_that_thre
     # No save is free: one that seems so would be asked for without end.
     assert SHORTEST_PAUSE <= heartbeat["save_pause"] < reported / 2
     assert heartbeat["save_pauses"] is not None
+
+
+def test_a_new_agent_adds_to_what_the_one_before_has_measured(lab: AgentLab) -> None:
+    """A push starts the agent again; the saves before it have stopped the training all the same."""
+    settings, bucket, clock = settings_of(lab), bucket_of(lab), VirtualClock()
+    for pauses in ((0.25, 0.75), (2.0,)):
+        heartbeat = HeartbeatContent(settings, clock)
+        tracker = SaveIntervalTracker(settings, bucket, heartbeat, clock)
+        for pause in pauses:
+            tracker.take_measured(pause)
+        writer = HeartbeatWriter(settings, bucket, heartbeat, clock)
+        for _ in range(2):
+            clock.wait(10)
+            heartbeat.set(step=1)
+            writer.report()
+    reported = lab.json(heartbeat_name(1, 0))
+    assert (reported["save_pauses"], reported["measured_saves"]) == (3.0, 3)

@@ -180,12 +180,35 @@ def test_steps_that_are_made_again_after_down_and_up_are_redone_steps():
 def test_what_saves_have_stopped_is_added_up_over_the_machines():
     """Of one that could not measure it nothing is added; where none could, nothing is known."""
     heartbeats = [
-        heartbeat(1, 57, save_pauses=12.0),
+        heartbeat(1, 57, save_pauses=12.0, measured_saves=3),
         heartbeat(2, 100, 50),
-        heartbeat(3, 160, 100, save_pauses=6.5),
+        heartbeat(3, 160, 100, save_pauses=6.5, measured_saves=2),
     ]
-    assert summary(heartbeats, []).save_pauses_s == 18.5
+    found = summary(heartbeats, [])
+    assert (found.save_pauses_s, found.measured_saves) == (18.5, 5)
+    older = summary([heartbeat(1, 57, save_pauses=12.0)], [])
+    assert older.save_pauses_s is None, "an older agent does not say of how many saves"
     assert summary([heartbeat(1, 57), heartbeat(2, 100, 50)], []).save_pauses_s is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "saves", "text"),
+    [
+        (2.3, 3, "the 3 that were measured stopped the training for 0.8 s each on average, 2.3 s in all"),
+        (0.9, 28,
+         "the 28 that were measured stopped the training for less than 0.1 s each on average, 0.9 s in all"),
+        (40.0, 1, "the one that was measured stopped the training for 40 s"),
+        (0.3, 3, ""),
+        (2.3, None, ""),
+    ],
+)  # fmt: skip
+def test_the_summary_says_of_how_many_saves_it_knows_the_pause(seconds, saves, text):
+    """Not each can be measured, so it is no share of the time; beside `status` the mean is what compares."""
+    known = Summary(
+        400, None, 0, 0, False, (), None, 230.0, 1.0, 3.0, save_pauses_s=seconds, measured_saves=saves
+    )
+    said = " ".join(" ".join(summary_lines(known, unbilled=False)).split())
+    assert (f" saves {text} " in said) if text else " saves " not in said
 
 
 @pytest.mark.parametrize(

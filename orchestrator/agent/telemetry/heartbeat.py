@@ -26,8 +26,8 @@ SCHEMA = 1
 _UNKNOWN = (
     "step", "from_step", "began_step", "loss", "loss_step", "rate", "reported_target_steps", "committed_step",
     "committed_at", "resumed_from", "exit_code", "progress_at", "save_interval", "save_pause",
-    "time_between_interruptions", "observed_save_interval", "save_pauses", "commit_seconds",
-    "uncommitted_complete", "xla_programs_restored", "xla_programs_compiled",
+    "time_between_interruptions", "observed_save_interval", "save_pauses", "measured_saves",
+    "commit_seconds", "uncommitted_complete", "xla_programs_restored", "xla_programs_compiled",
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _TEXTS = (
@@ -39,6 +39,8 @@ _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
 """Write intervals from the `at` in an earlier agent's report to the next write: it is older than its own write."""
 _INHERITED = ("attempt", "attempts")
+_SUMS = ("save_pauses", "measured_saves")
+"""Fields to which the sums of an earlier agent on the same machine are added."""
 
 
 def heartbeat_name(incarnation: int, worker: int) -> str:
@@ -62,6 +64,7 @@ class HeartbeatContent:
         self._first_timings: Dict[str, float] = {}
         self._trained: List[Training] = []
         self._trained_before: List[Training] = []
+        self._sums_before: Dict[str, float] = {}
         self._interval = settings.heartbeat_interval
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
@@ -103,6 +106,10 @@ class HeartbeatContent:
             self._first_timings = first_timings(before) or self._first_timings
             # What was trained before the agent was replaced, as by a push, counts as well.
             self._trained_before = trainings(before)
+            sums = [before.get(key) for key in _SUMS]
+            # Only both: a sum of an older agent without its number of saves would be that of these few.
+            numbers = [value for value in sums if isinstance(value, (int, float))]
+            self._sums_before = dict(zip(_SUMS, numbers)) if len(numbers) == len(_SUMS) else {}  # noqa: B905 (Python 3.8)
 
     def close_attempt(self) -> None:
         """Keep the times of the last attempt's training, which the next one overwrites."""
@@ -158,7 +165,8 @@ class HeartbeatContent:
             texts.update((key, self._fields[key]) for key in ("failure_message", "attempt_message"))
             texts = {key: self.masked(text)[:2000] for key, text in texts.items()}
             trained = joined([*self._trained_before, *self._trained])
-            return dict(self._with_trainings(trained), **texts, at=self._clock.now())
+            sums = {key: (self._fields[key] or 0) + more for key, more in self._sums_before.items()}
+            return dict(self._with_trainings(trained), **texts, **sums, at=self._clock.now())
 
 
 class HeartbeatWriter:

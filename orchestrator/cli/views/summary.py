@@ -34,12 +34,20 @@ def summary_lines(summary: Summary, *, unbilled: bool) -> list[str]:
             else f"{summary.goodput:.0%} of {wall} went into steps that count",
         ),
     ]
-    if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.wall_s:
-        share = summary.save_pauses_s / summary.wall_s
-        stopped = short_span_text(summary.save_pauses_s)
-        rows.append(("saves", f"stopped the training for {stopped} in all, {share:.1%} of the time"))
+    if summary.save_pauses_s is not None and summary.save_pauses_s >= 0.5 and summary.measured_saves:
+        rows.append(("saves", _pauses_text(summary.save_pauses_s, summary.measured_saves)))
     rows += _cost_rows(summary, "would have cost" if unbilled else "cost")
     return [line for name, text in rows for line in _row(name, text)] + _recovery_lines(summary)
+
+
+def _pauses_text(seconds: float, number: int) -> str:
+    """Return for how long *number* saves stopped the training."""
+    if number == 1:
+        return f"the one that was measured stopped the training for {short_span_text(seconds)}"
+    each = seconds / number
+    mean = f"{short_span_text(each)} each" if each >= 0.1 else "less than 0.1 s each"
+    stopped = short_span_text(seconds)
+    return f"the {number} that were measured stopped the training for {mean} on average, {stopped} in all"
 
 
 def _row(name: str, text: str) -> list[str]:
