@@ -134,6 +134,24 @@ def test_a_list_with_gaps_says_how_many_steps_stay(keep, steps, said, capsys):
     assert (len(out.splitlines()), err) == (1 + len(steps), said)
 
 
+@pytest.mark.parametrize(
+    ("steps", "done", "said"),
+    [
+        ((450, 400, 300), False, "The next save deletes step 300."),
+        ((450, 400, 300, 200), False, "The next save deletes the 2 oldest."),
+        ((450, 400, 300), True, "The job ended before a save deleted step 300."),
+        ((450, 400, 400), False, ""),
+    ],
+)
+def test_a_list_that_has_more_steps_than_stay_says_why(steps, done, said, capsys):
+    """After the last save before a push nothing is deleted: the machine has to stop in time."""
+    found = [BucketCheckpoint(step, number, 1, 4000, 0.0, True, "") for number, step in enumerate(steps)]
+    rows = tuple(Row(one, resumes=False, verified=None, damage=()) for one in found)
+    show(CheckpointListing("mine", rows, (), 60.0, keep=2, done=done), as_json=False)
+    err = capsys.readouterr().err
+    assert (f"{RETENTION} {said} " in err) if said else "deletes s" not in err
+
+
 def test_a_date_is_not_broken_at_the_edge_of_a_terminal(capfd, monkeypatch):
     """A terminal breaks a line where it is full."""
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((80, 24)))

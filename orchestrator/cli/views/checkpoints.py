@@ -1,6 +1,7 @@
 """Show the checkpoints of a deployment."""
 
 from collections import Counter
+from collections.abc import Sequence
 
 import click
 
@@ -45,11 +46,20 @@ def _say_retention(listing: CheckpointListing) -> None:
     # Retention counts steps, by contract/bucket/completeness.py: `disposable`.
     twice = next((step for step, rows in whole.items() if rows > 1), None)
     more = "" if twice is None else f" Several TPUs have saved step {twice}: it counts once."
+    # Deleted after a commit: not after the last one before a stop, and not what was set aside meanwhile.
+    due = sorted(whole, reverse=True)[listing.keep :]
+    older = f" The next save deletes {_steps(due)}." if due else ""
+    if due and listing.done:
+        older = f" The job ended before a save deleted {_steps(due)}."
     talk(
         f"The checkpoints of the newest {listing.keep} steps are kept (job.checkpoint.keep); each save deletes"
-        f" older ones.{more} Between two of them a save may be missing: while one is uploaded, only the newest of"
-        " those that follow is taken."
+        f" older ones.{older}{more} Between two of them a save may be missing: while one is uploaded, only the"
+        " newest of those that follow is taken."
     )
+
+
+def _steps(numbers: Sequence[int]) -> str:
+    return f"step {numbers[0]}" if len(numbers) == 1 else f"the {len(numbers)} oldest"
 
 
 def _table(listing: CheckpointListing) -> None:
