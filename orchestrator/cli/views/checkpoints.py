@@ -53,8 +53,7 @@ def _say_retention(listing: CheckpointListing) -> None:
         older = f" The job ended before a save deleted {_steps(due)}."
     talk(
         f"The checkpoints of the newest {listing.keep} steps are kept (job.checkpoint.keep); each save deletes"
-        f" older ones.{older}{more} Between two of them a save may be missing: while one is uploaded, only the"
-        " newest of those that follow is taken."
+        f" older ones.{older}{more} Saves that come faster than the upload are skipped."
     )
 
 
