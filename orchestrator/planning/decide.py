@@ -9,7 +9,7 @@ from dataclasses import replace
 from orchestrator.domain import names
 from orchestrator.domain.observation import Present, Unknown, World
 from orchestrator.domain.plan import Change, Decision, Kind, LoopRule, Outcome, Plan, Verb
-from orchestrator.domain.record import Record
+from orchestrator.domain.record import JobRecord, Record
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.deployment_outcome import judge_end, limit_reached, wind_down
@@ -77,6 +77,16 @@ def decide_bucket(spec: Spec, world: World, record: Record) -> Decision:
     )
 
 
+def _upload_reason(job: JobRecord) -> str:
+    """Return why code is uploaded; of an upload before the last one the record knows nothing."""
+    uploaded = job.uploaded.partition(":")[0]
+    if not uploaded:
+        return "the bucket does not have it yet"
+    if uploaded == job.bundle:
+        return "it was uploaded with the agent of another version of tpuctl"
+    return f"the code that was uploaded last is {uploaded[:12]}"
+
+
 def decide_bundle(spec: Spec, world: World, record: Record) -> Decision:
     """Upload code and agent once the bucket exists."""
     wanted = f"{record.job.bundle}:{record.job.agent}"
@@ -85,6 +95,6 @@ def decide_bundle(spec: Spec, world: World, record: Record) -> Decision:
         return Decision()
     # `down` forgets what is in the bucket, since people may delete it before the next `up`.
     before = len(record.up_times) > bool(record.started_at) and not record.job.uploaded
-    message = "each `up` after a `down` uploads it" if before else "the bucket does not have it yet"
+    message = "each `up` after a `down` uploads it" if before else _upload_reason(record.job)
     change = Change(Kind.BUNDLE, Verb.CREATE, record.job.bundle[:12], message)
     return held_back(spec, record, world, Kind.BUNDLE) or Decision((change,))

@@ -270,6 +270,24 @@ def test_code_goes_to_the_bucket_before_it_goes_to_machines():
     assert Kind.BUNDLE in {c.kind for c in plan.changes}
 
 
+@pytest.mark.parametrize(
+    ("uploaded", "said"),
+    [
+        ("", "the bucket does not have it yet"),
+        ("b:a", "the code that was uploaded last is b"),
+        ("c:b", "it was uploaded with the agent of another version of tpuctl"),
+    ],
+)
+def test_the_upload_of_code_says_no_more_than_the_record_knows(uploaded, said):
+    """Code of an earlier push may still be in the bucket: the record names the last upload."""
+    (change,) = (
+        one
+        for one in decide(spec(), world(), record(bundle="c", uploaded=uploaded)).changes
+        if one.kind is Kind.BUNDLE
+    )
+    assert change.message == said
+
+
 def test_a_silent_worker_is_looked_after_over_ssh():
     """
     Four missed heartbeats are too many; the job is started there, if it does not run.
