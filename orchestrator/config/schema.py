@@ -56,7 +56,7 @@ def _descriptions() -> Mapping[str, str]:
         lines = body.body if isinstance(body, ast.ClassDef) else []
         for field, text in pairwise(lines):
             if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                found[prefix + ast.unparse(field.target)] = ast.literal_eval(text.value)
+                found[prefix + ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
     return found
 
 

@@ -34,9 +34,10 @@ class TpuSpec:
     __pydantic_config__ = STRICT
 
     type: str
-    """Accelerator type, for example v5litepod-4. The number counts cores up to v5p, chips for v5e and v6e."""
+    """Accelerator type, for example v5litepod-4, a v5e of 4 chips. The number counts chips for v5e and v6e, cores
+    for v2 to v5p."""
     zones: tuple[str, ...]
-    """Zones of one region, in order of preference. The next one is tried after a stockout."""
+    """Zones of one region, in order of preference; the next one after a stockout."""
     across_regions: bool = False
     """Allow zones of several regions. The bucket stays in one; traffic to TPUs elsewhere is billed."""
     runtime: str | None = None
@@ -204,7 +205,8 @@ class JobSpec:
     memory: MemorySpec = field(default_factory=MemorySpec)
     """How much memory and disk the job needs, if known."""
     target_steps: int | None = None
-    """Done once this or a later step is saved, plus job.grace to end. Default: exit status 0 (hf: max_steps)."""
+    """The job is done once this or a later step is saved; it has a moment to end (job.grace). Your program needs
+    the same number of steps. Default: done when the command ends with status 0 (format hf: at its max_steps)."""
     failures: Annotated[int, Bounds(1, says="allows no start at all", hint="use at least 1")] = 5
     """Failed attempts in a row without progress before the deployment ends. Preemptions are not failures."""
     stop_signal: Literal["TERM", "INT", "USR1"] = "TERM"

@@ -73,6 +73,7 @@ def test_the_short_file_is_read_in_a_minute(recipe):
     short, whole = init_text("my-model", recipe), init_text("my-model", recipe, everything=True)
     assert len(short.splitlines()) <= 58
     assert "docs/zones.md" in short, "types and zones"
+    assert "Your program needs the same number of steps" in " ".join(short.replace("#", " ").split())
     assert "tpuctl init --all-settings" in short
     assert "tpuctl init --all-settings" not in whole
     assert {
