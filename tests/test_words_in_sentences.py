@@ -67,7 +67,10 @@ SAY_INSTEAD = {
     r"bars of a TPU begin with it": "a TPU has bars only while it exists",
     r"solid and dashed in turn": "every second line is dashed",
     r"last renewed [\d{]": "last sign of life 2 s ago",
-    r"only by the next tpuctl command": "else after 7d any tpuctl command deletes the machines",
+    r"only by the next tpuctl command|deletes the machines first": "nothing does it by itself; after 7d the next "
+    "tpuctl command deletes what is left",
+    r"write all but records": "machines write all but code, data sets and tpuctl's record",
+    r"use the upper end": "a budget counts the highest price",
     r"\blimit (on|of) creates\b": "create budget",
     r"the agent restarted": "new code was installed",
     r"; checks again ": "the watcher checks again",

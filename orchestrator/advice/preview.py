@@ -213,14 +213,22 @@ def _bucket(preview: Preview) -> dict[str, str]:
     return {
         "location": names.home_region(preview.spec),
         "access": "uniform, never public",
-        "soft delete": str(preview.spec.bucket.soft_delete or "off"),
+        "soft delete": _soft_delete(preview.spec),
         **_grant(preview.spec),
     }
 
 
+def _soft_delete(spec: Spec) -> str:
+    """Return how long Google keeps what is deleted, and what that costs; the default of a bucket is a week."""
+    age = spec.bucket.soft_delete
+    return (
+        f"{age}, for which deleted objects are billed on" if age else "off, so what is deleted costs no more"
+    )
+
+
 def _grant(spec: Spec) -> dict[str, str]:
     """Return what the machines' accounts may do in the bucket, and the roles for it."""
-    narrow = "machines read all, and write all but records and code"
+    narrow = "machines read all, and write all but code, data sets and tpuctl's record"
     roles = f"{BUCKET_ROLE}, {READER_ROLE} and, with a condition, {WRITER_ROLE}"
     if not spec.watch.on_vm:
         return {"grant": narrow, "roles": roles}

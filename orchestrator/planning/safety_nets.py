@@ -62,5 +62,6 @@ def _next_command(spec: Spec) -> SafetyNet:
     return SafetyNet(
         name="all",
         active=True,
-        message=f"after {spec.watch.ttl} any tpuctl command on this computer deletes the machines first",
+        message=f"after {spec.watch.ttl} the next tpuctl command on this computer deletes what is left, before it "
+        "does anything else",
     )

@@ -101,7 +101,7 @@ class Hourly:
     def date_text(self) -> str:
         """Return the age of the prices, in words."""
         text = f"TPU prices of {self.dates['tpu_prices']}, VM prices of {self.dates['vm_prices']}"
-        return text if self.upper_usd == self.billed_usd else f"{text}; budgets use the upper end"
+        return text if self.upper_usd == self.billed_usd else f"{text}; a budget counts the highest"
 
 
 @dataclass(frozen=True)

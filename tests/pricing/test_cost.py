@@ -111,4 +111,4 @@ def test_an_estimate_tells_the_upper_end_too():
 
 def test_the_age_of_the_prices_is_printed():
     """Each table has its own date."""
-    assert price().date_text == "TPU prices of 2026-11, VM prices of 2026-07-30; budgets use the upper end"
+    assert price().date_text == "TPU prices of 2026-11, VM prices of 2026-07-30; a budget counts the highest"

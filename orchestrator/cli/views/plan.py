@@ -100,9 +100,8 @@ def render(
         console.print(f"  waiting: {text}", markup=False, width=width)
     if done and preview.plan.empty:
         console.print(after_done(preview.plan.message), markup=False, width=width)
-    if not over:
-        console.print()
-        console.print(_prices(preview), width=width)
+    for part in () if over else ("", *_price_key(preview), _prices(preview)):
+        console.print(part, markup=False, width=width)
     notes = [f"Note: {note}." for note in preview.notes]
     if over and notes:
         console.print()
@@ -247,23 +246,27 @@ def _prices(preview: Preview) -> Table:
     return table
 
 
+def _price_key(preview: Preview) -> list[str]:
+    """Return what the columns of the prices are, where a price is a range."""
+    price = preview.hourly
+    if price.unpriced or (price.upper_usd or 0.0) <= (price.billed_usd or 0.0):
+        return []
+    ends = "`billed` is from the lowest price to the highest, `spot` and `on demand` are the lowest"
+    return [f"Billed here: {_classes(preview)}. Public price lists differ: {ends}."]
+
+
 def _sums(preview: Preview) -> list[str]:
     price, watch = preview.hourly, preview.spec.watch
     lines = []
     if price.unpriced:
         lines.append(f"Unknown prices: {', '.join(price.unpriced)}. The sum is not known either.")
-    elif (price.upper_usd or 0.0) > (price.billed_usd or 0.0):
-        ends = "Public price lists differ: a range is from the lowest to the highest price,"
-        lines.append(f"Billed: {_classes(preview)}. {ends} the other columns show the lowest.")
     seconds = None if watch.budget_usd is None else to_budget(price, watch.budget_usd)
     if seconds is not None:
         before = f"; watch.ttl ({watch.ttl}) ends it before" if seconds > watch.ttl else ""
         lines.append(f"The budget of {watch.budget_usd:g} USD covers about {span_text(seconds)}{before}")
     if price.storage_usd_gib_month is not None:
-        lines.append(
-            f"Not included: storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps"
-        )
-        lines += _for_next_machine(preview)
+        storage = f"storage, {price.storage_usd_gib_month:g} USD per GiB and month of what the job keeps"
+        lines.append(f"Not included: {storage}{_for_next_machine(preview)}")
     return [*lines, f"{price.date_text}. An estimate, not a bill.", *_without_tpuctl(preview)]
 
 
@@ -274,16 +277,16 @@ def _classes(preview: Preview) -> str:
     return ", ".join(f"{name} {'spot' if spot else 'on demand'}" for name, spot in machines)
 
 
-def _for_next_machine(preview: Preview) -> list[str]:
-    """Return lines about what is stored so that the next machine need not install or download it again."""
+def _for_next_machine(preview: Preview) -> str:
+    """Return what else is stored so that the next machine need not install or download it again."""
     job = preview.spec.job
     if job.run_on == "vm" or not (job.warm_start or job.caches):
-        return []
+        return ""
     what = ["the installed packages", "the compiled programs"] if job.warm_start else []
     what += (
         [f"{len(job.caches)} folder{'s' if len(job.caches) > 1 else ''} of job.caches"] if job.caches else []
     )
-    return [f"Storage also holds what the next machine reuses: {join(what, 'and')}, at most 50 GB each."]
+    return f", and of what the next machine reuses: {join(what, 'and')} (at most 50 GB each)"
 
 
 def _without_tpuctl(preview: Preview) -> list[str]:
@@ -293,7 +296,7 @@ def _without_tpuctl(preview: Preview) -> list[str]:
         f"  {net.title + ':':<4} {'yes' if net.active else 'NO'}, {net.message}"
         # What a command of the user does is no end by itself.
         if net.name != "all"
-        else f"  else {net.message}"
+        else f"  else nothing does it by itself; {net.message}"
         for net in sorted(nets, key=lambda net: net.active)
     ]
     return ["Does the cost end when no watcher runs?", *shown]
