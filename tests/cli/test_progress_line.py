@@ -1,5 +1,7 @@
 """What `watch` shows of a running job between two passes, and of one that is asked to stop."""
 
+import pytest
+
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.job_progress import ProgressLine, live_texts
 from orchestrator.contract.phase import Phase
@@ -13,7 +15,23 @@ def test_the_live_line_counts_the_remaining_time_down_between_two_passes():
     ProgressLine(printer, SPEC).show(observed(T0, step=200, rate=2.0), 0.1, 0.2)
     assert printer.bar(T0) == (0.5, "step 200 of 400, 1 min 40 s left")
     assert printer.bar(T0 + 15) == (0.5, "step 200 of 400, 1 min 25 s left")
-    assert printer.bar(T0 + 500) == (0.5, "step 200 of 400, due to be done")
+
+
+@pytest.mark.parametrize(
+    ("step", "age", "text"),
+    [
+        (394, 1.5, "1 s left"),
+        (394, 2.5, "3 s left at the last heartbeat"),
+        (200, 500, "1 min 40 s left at the last heartbeat"),
+        (399, 0.0, "less than 1 s left"),
+        (399, 9.0, "less than 1 s left at the last heartbeat"),
+    ],
+)
+def test_a_job_is_not_done_because_its_report_is_old(step, age, text):
+    """The heartbeat with the last steps has not come yet, or the job has become slower: nobody knows."""
+    printer = EventPrinter()
+    ProgressLine(printer, SPEC).show(observed(T0, step=step, rate=2.0), 0.1, 0.2)
+    assert printer.bar(T0 + age) == (step / 400, f"step {step} of 400, {text}")
 
 
 def test_a_stop_has_its_reason_beside_it_and_tpuctl_does_not_claim_it(capsys):

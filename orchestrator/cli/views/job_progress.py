@@ -205,8 +205,12 @@ def _eta(heartbeat: Heartbeat, spec: Spec, age: float = 0.0) -> str:
     # Past its target a job has job.grace to end by itself, which is no time of training.
     if not seconds:
         return ""
-    # The step is that of the last heartbeat; beside it "0 s left" would be a contradiction.
-    return f"{span_text(seconds - age)} left" if seconds - age >= 1 else "due to be done"
+    if seconds - age >= 1:
+        return f"{span_text(seconds - age)} left"
+    # The step is that of the last heartbeat: beside it "0 s left" would be a contradiction, and whether the job has
+    # made the rest by now is not known before the next one.
+    remaining = f"{'less than 1 s' if seconds < 1 else span_text(seconds)} left"
+    return f"{remaining} at the last heartbeat" if age else remaining
 
 
 def _shows_message(heartbeat: Heartbeat) -> bool:
