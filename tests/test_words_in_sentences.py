@@ -62,7 +62,7 @@ SAY_INSTEAD = {
     r"first seen absent|it is (not over|kept up): ": "first found absent; the job is not done",
     r"\bof this one, not the newest": "the TPU's number",
     r"requested the lease \(": "`tpuctl down` is deleting the machines",
-    r"the rest estimated": "N are certain; about M more may have been made",
+    r"the rest estimated|\bare certain; about": "what a lost TPU made after its last report is an estimate",
     r"% less than .* on demand": "N% against USD on demand",
     r"bars of a TPU begin with it": "a TPU has bars only while it exists",
     r"solid and dashed in turn": "every second line is dashed",

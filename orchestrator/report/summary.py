@@ -38,7 +38,8 @@ class Summary:
     The figures of one deployment; *goodput* is the share of wall-clock time spent on steps that counted.
 
     *steps_redone_is_lower_bound* says that a machine was lost without a last heartbeat, so more steps may have been
-    repeated: up to *upper_steps_redone* in all, an estimate. None means unknown: for a job whose steps are known
+    repeated: up to *upper_steps_redone* in all, an estimate. *steps_repeated* of them were made again without a
+    preemption. None means unknown: for a job whose steps are known
     from its saves only, repeated steps are not counted. *unpriced* names items without a known price, which
     are in no sum. *upper_usd* is the cost at the highest prices of any source. *save_pauses_s* is for how many
     seconds the *measured_saves* of worker 0 have stopped the training; not each save can be measured.
@@ -58,6 +59,7 @@ class Summary:
     save_pauses_s: float | None = None
     measured_saves: int | None = None
     upper_steps_redone: int | None = None
+    steps_repeated: int = 0
     upper_usd: float = 0.0
 
     def as_dict(self) -> dict[str, object]:
@@ -87,9 +89,11 @@ def summarise(
     ]
     # After `up` a job that begins at its first step is another one; one that resumes makes steps again.
     again = [pair for pair in pairwise(chain) if pair in ways or _first_resumed(pair[1])]
-    redone = sum(max(0, (before.step or 0) - _first_resumed(after)) for before, after in again)
+    redone = sum(_redone_after(*pair) for pair in again)
     # An attempt that goes back on the same TPU, as after a crash, makes steps again too.
-    redone += sum(_redone_there(heartbeat) for heartbeat in chain)
+    repeated = sum(_redone_there(heartbeat) for heartbeat in chain)
+    redone += repeated
+    repeated += sum(_redone_after(*pair) for pair in again if pair not in ways)
     started = sorted((b for b in mine if _started(b)), key=lambda b: b.incarnation)
     counted = all(counts(heartbeat) for heartbeat in started)
     untold = [
@@ -107,6 +111,7 @@ def summarise(
         preemptions=preemptions,
         steps_redone=known,
         steps_redone_is_lower_bound=bool(untold),
+        steps_repeated=0 if known is None else repeated,
         recoveries=recoveries_of(mine, events, begun),
         goodput=min(1.0, trained / wall) if wall and counted else None,
         wall_s=wall,
@@ -125,12 +130,17 @@ def redone_texts(summary: Summary) -> tuple[str, str]:
     least, most = summary.steps_redone, summary.upper_steps_redone
     if least is None:
         return UNKNOWN, ""
+    why = []
+    if summary.steps_repeated:
+        number = "all" if summary.steps_repeated == least else f"{summary.steps_repeated:,}"
+        why = [f"{number} after a crash, a push or `tpuctl up`"]
     if not summary.steps_redone_is_lower_bound or least == most:
-        return f"{least:,}", ""
+        return f"{least:,}", "; ".join(why)
     if most is None:
-        return f"at least {least:,}", "how many more a lost TPU made after its last report is not known"
-    more = f"about {most - least:,} more may have been made after the last report of a lost TPU"
-    return f"{least:,} to about {most:,}", f"{least:,} are certain; {more}"
+        why.append("how many more a lost TPU made after its last report is not known")
+        return f"at least {least:,}", "; ".join(why)
+    why.append("what a lost TPU made after its last report is an estimate")
+    return f"{least:,} to about {most:,}", "; ".join(why)
 
 
 def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
@@ -140,6 +150,11 @@ def _with_last_step(heartbeat: Heartbeat) -> Heartbeat:
         if heartbeat.step is None and heartbeat.trained
         else heartbeat
     )
+
+
+def _redone_after(before: Heartbeat, after: Heartbeat) -> int:
+    """Return how many steps of one TPU the next one made again, as far as it had reported them."""
+    return max(0, (before.step or 0) - _first_resumed(after))
 
 
 def _redone_there(heartbeat: Heartbeat) -> int:

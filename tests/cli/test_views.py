@@ -356,8 +356,8 @@ def test_the_summary_says_all_figures_within_eighty_columns():
     assert text == (
         "steps 400, last loss 2.4817\n"
         "preemptions 2\n"
-        "steps redone 17 to about 57 (17 are certain; about 40 more may have been\n"
-        "made after the last report of a lost TPU)\n"
+        "steps redone 17 to about 57 (what a lost TPU made after its last report is\n"
+        "an estimate)\n"
         "useful time 46% of 1 h 1 min went into steps that count\n"
         "would have cost 0.0438 to 4.10 USD (an estimate)\n"
         "saved 66 to 99% against 12.13 USD on demand\n"

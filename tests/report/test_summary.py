@@ -13,7 +13,8 @@ from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.report.summary import Summary, summarise
 
 T = 1_800_000_000.0
-CERTAIN = "3 are certain; about 40 more may have been made after the last report of a lost TPU"
+ESTIMATE = "what a lost TPU made after its last report is an estimate"
+AGAIN = "after a crash, a push or `tpuctl up`"
 
 
 def heartbeat(incarnation, step, resumed_from=None, **more):
@@ -175,6 +176,17 @@ def test_steps_that_are_made_again_after_down_and_up_are_redone_steps():
     """A lost machine had trained up to 88, and the next one resumes from 20: no recovery, and no new job either."""
     found = summary([heartbeat(1, 88), heartbeat(2, 600, 20)], begun={1, 2})
     assert (found.steps_redone, found.steps_redone_is_lower_bound, found.recoveries) == (68, True, ())
+    assert found.steps_repeated == 68
+
+
+def test_steps_that_a_crash_or_a_push_has_cost_are_counted_apart():
+    """The first TPU went back from 57 to 50 after a crash, and got to 80; the next one resumed from 70."""
+    crashed = heartbeat(
+        1, 80, 50, attempt=2, progress_at=T, timings={"first_step": T - 40},
+        trained=(Training(1, T - 90, T - 50, 0, 57),),
+    )  # fmt: skip
+    found = summary([crashed, heartbeat(2, 100, 70)])
+    assert (found.steps_redone, found.steps_repeated) == (17, 7)
 
 
 def test_what_saves_have_stopped_is_added_up_over_the_machines():
@@ -212,21 +224,22 @@ def test_the_summary_says_of_how_many_saves_it_knows_the_pause(seconds, saves, t
 
 
 @pytest.mark.parametrize(
-    ("at_least", "at_most", "text"),
+    ("at_least", "at_most", "repeated", "text"),
     [
-        (False, 3, "3"),
-        (True, 3, "3"),
-        (
-            True,
-            43,
-            f"3 to about 43 ({CERTAIN})",
-        ),
-        (True, None, "at least 3 (how many more a lost TPU made after its last report is not known)"),
+        (False, 3, 0, "3"),
+        (True, 3, 0, "3"),
+        (False, 3, 3, f"3 (all {AGAIN})"),
+        (True, 3, 2, f"3 (2 {AGAIN})"),
+        (True, 43, 0, f"3 to about 43 ({ESTIMATE})"),
+        (True, 43, 2, f"3 to about 43 (2 {AGAIN}; {ESTIMATE})"),
+        (True, None, 0, "at least 3 (how many more a lost TPU made after its last report is not known)"),
     ],
 )
-def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, text):
+def test_steps_that_a_lost_machine_had_not_reported_are_shown_apart(at_least, at_most, repeated, text):
     """A machine that died without a last heartbeat may have trained on after it."""
-    summary = Summary(60, None, 2, 3, at_least, (), None, 9.0, 0, 0, upper_steps_redone=at_most)
+    summary = Summary(
+        60, None, 2, 3, at_least, (), None, 9.0, 0, 0, upper_steps_redone=at_most, steps_repeated=repeated
+    )
     assert redone_text(summary) == text
 
 

@@ -68,7 +68,8 @@ _RECOVERY = {
 }
 _SUMMARY = {
     "steps": maybe(int), "loss": maybe(float), "preemptions": int, "steps_redone": maybe(int),
-    "steps_redone_is_lower_bound": bool, "upper_steps_redone": maybe(int), "recoveries": [_RECOVERY],
+    "steps_redone_is_lower_bound": bool, "upper_steps_redone": maybe(int),
+    "steps_repeated": int, "recoveries": [_RECOVERY],
     "goodput": maybe(float), "wall_s": float, "usd": float, "on_demand_usd": float, "unpriced": [str],
     "save_pauses_s?": maybe(float), "measured_saves?": maybe(int), "upper_usd": float,
 }  # fmt: skip
