@@ -13,11 +13,11 @@ PARTS = ("detect", "decide", "create", "fetch", "unpack", "setup", "restore", "c
 HEADINGS = {**{part: part for part in PARTS}, "fetch": "code", "unpack": "packages", "compile": "first step"}
 """What people read above each part; `--json` has the part's name."""
 LEGEND = (
-    "detect: from the last report of the lost TPU until its end is seen;",
-    "decide, create: until the new TPU is requested and boots; code: it gets the",
-    "job's code and tpuctl's; packages: it gets those of an earlier TPU;",
-    "setup: it runs the commands of job.setup (0: not needed); restore: it gets the",
-    "rest of the checkpoint; first step: start, imports, data, compiling",
+    "detect: from the last report of the lost TPU until its end is seen; decide:",
+    "until the new TPU is requested, with any wait for quota or capacity; create:",
+    "until it boots; code: it gets the job's code and tpuctl's; packages: it gets",
+    "those of an earlier TPU; setup: it runs job.setup (0: not needed); restore: it",
+    "gets the rest of the checkpoint; first step: start, imports, data, compiling",
 )
 """Explains the parts, in lines of at most 78 columns."""
 
@@ -27,12 +27,12 @@ class Recovery:
     """
     One recovery, in seconds by part: to the first new step of the TPU *incarnation*.
 
-    detect: from the last sign of life until the preemption is observed; decide: until the create call;
-    create: until the first line of the new machine's startup script (the cloud's part); fetch: agent and
-    code; unpack: what an earlier machine installed and compiled; setup: the setup command, 0 if none ran;
-    restore: the rest of the checkpoint; compile: from then to the job's first new step, mostly imports, data and
-    XLA's compile. *parts_s* is empty if they are not known, *total_s* is None; *message* says why. The programs
-    are as in `Heartbeat`.
+    detect: from the last sign of life until the preemption is observed; decide: until the create call, with
+    any wait for quota or capacity; create: until the first line of the new machine's startup script (the cloud's
+    part); fetch: agent and code; unpack: what an earlier machine installed and compiled; setup: the setup
+    command, 0 if none ran; restore: the rest of the checkpoint; compile: from then to the job's first new step,
+    mostly imports, data and XLA's compile. *parts_s* is empty if they are not known, *total_s* is None; *message*
+    says why. The programs are as in `Heartbeat`.
     """
 
     incarnation: int

@@ -10,7 +10,7 @@ from orchestrator.contract.training import Training
 from orchestrator.domain.events import Event
 from orchestrator.domain.heartbeat import Heartbeat
 from orchestrator.report.page import page
-from orchestrator.report.recoveries import Recovery, recoveries_of, without_row
+from orchestrator.report.recoveries import LEGEND, Recovery, recoveries_of, without_row
 from orchestrator.report.summary import Summary
 from tests.report.report_kit import facts
 
@@ -42,6 +42,19 @@ def test_a_recovery_is_shown_by_its_parts():
     assert (way.parts_s["fetch"], way.parts_s["setup"]) == (2, 0)
     assert (way.parts_s["restore"], way.parts_s["compile"]) == (3, 5)
     assert way.total_s == pytest.approx(40)
+
+
+def test_a_wait_for_the_quota_is_a_part_of_decide_and_the_legend_says_so():
+    """The old TPU held the quota until it was deleted: that was the cloud's time, and not that of a decision."""
+    events = [
+        Event(T + 3, "preempted", "", {"incarnation": 1}),
+        Event(T + 4, "failure", "the quota was full", {"incarnation": 2}),
+        Event(T + 9, "tpu-create", "", {"incarnation": 2}),
+    ]
+    (way,) = recoveries_of([heartbeat(1, 57), heartbeat(2, 100, 50, timings=TIMES)], events)
+    assert way.parts_s["decide"] == 6
+    explained = " ".join(LEGEND).split("decide: ")[1].split("; ")[0]
+    assert explained == "until the new TPU is requested, with any wait for quota or capacity"
 
 
 def test_setup_has_a_part_of_its_own():
