@@ -5,6 +5,8 @@ import json
 import pytest
 
 from orchestrator.agent.end_requests import EndingKind
+from orchestrator.agent.telemetry.logs import SEGMENT
+from orchestrator.cli.commands.logs import command
 from orchestrator.cli.views.logs import JobLines, show_event
 from orchestrator.contract.agent_lines import (
     ENDINGS,
@@ -19,6 +21,13 @@ from tests.kit.cloud import VirtualCloud
 from tests.kit.user import User
 
 LOST = "--- TPU #1 was lost here; the last lines that it wrote may be lost with it ---"
+
+
+def test_the_help_says_why_since_prints_older_lines():
+    """A whole file of the log is printed, as its lines have no times: of what size is what the agent writes."""
+    said = " ".join((command.help or "").split())
+    assert f"in files of {SEGMENT >> 10} kB" in said
+    assert "so older lines may come first" in said
 
 
 def printed(capsys, *shown, as_json=False, numbered=False):

@@ -41,10 +41,10 @@ def command(
     """
     Print the job's log from the bucket: it outlives the machines that wrote it.
 
-    New lines are there after 30 s at the latest. The lines of a job have no times: --since prints a part of the
-    log whole if something was added to it in that time. With --events each line has a time, and --since
-    prints only newer lines. NAME is a deployment that this computer has brought up; without it, the one of the
-    deployment file.
+    New lines are there after 30 s at the latest. The lines of a job have no times, and the bucket has them in
+    files of 256 kB: --since prints each file that was written in that time, so older lines may come first. With
+    --events each line has a time, and --since prints only newer lines. NAME is a deployment that this computer
+    has brought up; without it, the one of the deployment file.
     """
     from orchestrator.app.logs import read_events_of, read_job_log
     from orchestrator.cli.views.event_lines import EventPrinter
