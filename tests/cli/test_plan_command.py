@@ -72,6 +72,20 @@ def test_the_exit_code_tells_changes_on_demand(user):
     assert user.run("plan", "--detailed-exitcode", "--set", "tpu.nix=1").code == 1
 
 
+def test_a_plan_ends_with_the_next_command(user):
+    """First a rehearsal, which costs nothing; later `up` alone, and nothing where there is nothing to do."""
+    up = "`tpuctl up` makes it"
+    rehearse = f"  next:  `tpuctl rehearse` tries the job on this computer, with preemptions; {up}"
+    assert rehearse in user.run("plan").err.splitlines()
+    assert "next:" not in user.run("plan", "--json").err
+    user.up()
+    assert "next:" not in user.run("plan").err
+    user.edit(tpu__type="v5litepod-8")
+    user.write("train.py", "print('other')\n")
+    assert f"  next:  {up}" in user.run("plan").err.splitlines()
+    assert "next:" not in user.run("plan", "--output", str(user.folder / "plan.json")).err
+
+
 def test_a_vm_with_drift_is_not_touched_and_named(user):
     """Plan, up and explain say so, and no call touches the VM."""
     user.up()

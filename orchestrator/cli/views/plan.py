@@ -7,8 +7,9 @@ from rich.text import Text
 from orchestrator.advice.preview import Preview
 from orchestrator.app.plan import Planned
 from orchestrator.app.source.wanted import RUNS_AGAIN
-from orchestrator.cli.console import page, print_json, say
+from orchestrator.cli.console import page, print_json, say, talk
 from orchestrator.cli.views import check
+from orchestrator.domain.level import Level
 from orchestrator.domain.machines.scopes import node_scopes
 from orchestrator.domain.names import home_region
 from orchestrator.domain.plan import Change, Plan, Verb
@@ -72,6 +73,25 @@ def show(
                 check.render_short(found.checked, console)
     if found.out:
         say(f"written to {found.out}; to carry out exactly this: tpuctl up {found.out}")
+    elif not as_json and (then := _next(found)):
+        talk(f"  next:  {then}")
+
+
+def _next(found: Planned) -> str:
+    """Return what to run after the plan; "" if there is nothing to do, or something to change first."""
+    stops = found.checked is not None and any(one.level is Level.STOP for one in found.checked.findings)
+    done = found.state is DeploymentState.DONE
+    if found.preview.plan.empty or stops or done:
+        return ""
+    if found.preview.spec.fleet:
+        return "tpuctl fleet up"
+    up = "`tpuctl up` makes it"
+    # What runs already has shown what a rehearsal would.
+    return (
+        up
+        if found.from_cloud
+        else f"`tpuctl rehearse` tries the job on this computer, with preemptions; {up}"
+    )
 
 
 def render(
