@@ -39,6 +39,8 @@ def observed_run(heartbeats, faults=(KILLED,), **more):
 WHOLE = observed_run([heartbeat(1, 100, loss=2.5)], faults=())
 GOOD = [heartbeat(1, 60), heartbeat(2, 100, 50, began_step=51)]
 
+OTHER_CAUSES = "the rest is of other causes, such as other work on this computer"
+
 
 def verdict(heartbeats, faults=(KILLED,), undisturbed=WHOLE, missed=0, **more):
     """Judge with an undisturbed run of the same loss."""
@@ -192,10 +194,39 @@ def test_a_warm_start_says_what_it_saved_against_the_first_machine():
     found = verdict([heartbeat(1, 60, timings=cold), heartbeat(2, 100, 50, timings=warm)])
     assert found.recoveries[0].warm_saved_s == 82
     assert found.recoveries[0].parts_s["unpack"] == 4
-    line = "  with packages kept, setup and first step took 82.0 s less (no-notice) than on the first machine"
+    line = "  setup and first step, against the first machine, which had no packages yet: no-notice 82.0 s shorter"
     assert line in verdict_lines(found)
     anew = verdict([heartbeat(1, 60, timings=cold), heartbeat(2, 100, 50, timings=cold)])
     assert anew.recoveries[0].warm_saved_s is None
+
+
+@pytest.mark.parametrize(
+    ("ended", "said"),
+    [
+        (80, "10 s: recoveries and steps redone took 10 s"),
+        (123, f"53 s: recoveries and steps redone took 10 s, {OTHER_CAUSES}"),
+    ],
+)
+def test_the_verdict_names_what_the_faults_took_of_the_longer_time(ended, said):
+    """5 s until the next step, and 10 steps redone at the half second of the undisturbed run; "vm" took nothing."""
+    marks = {"boot": T, "first_step": T + 10}
+    whole = replace(WHOLE, heartbeats=(replace(heartbeat(1, 120, timings=marks), updated=T + 70),))
+    heartbeats = [
+        heartbeat(1, 60, timings=marks),
+        replace(heartbeat(2, 120, 50, began_step=51), updated=T + ended),
+    ]
+    faults = (KILLED, InjectedFault(Fault.VM, 2, T + 30, step=70, committed=50))
+    lines = verdict_lines(verdict(heartbeats, faults, undisturbed=whole))
+    assert f"  longer than the undisturbed run by {said}" in lines
+    assert lines[-1] == "  next:  tpuctl up"
+    # Both lead to the same next step, so the job waited once.
+    twice = verdict(heartbeats, (KILLED, replace(KILLED, at=T + 17)), undisturbed=whole)
+    assert (twice.faults_s, twice.recoveries[1].total_s) == (5.0 + 20 * 0.5, 3.0)
+
+
+def test_only_a_job_that_recovers_is_sent_to_up():
+    """Any other has something to do first."""
+    assert "  next:  tpuctl up" not in verdict_lines(verdict(GOOD, missed=1))
 
 
 def test_setup_is_a_part_of_its_own_of_what_a_recovery_cost():

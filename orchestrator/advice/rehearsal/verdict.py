@@ -1,11 +1,12 @@
 """Judge a rehearsal: whether the job resumed after every fault, and what each one cost."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from math import isclose
 
 from orchestrator.advice.rehearsal.recovery import RecoveryVerdict, ResumeDefect, recovery_of, settled
-from orchestrator.advice.rehearsal.run import ObservedRun
+from orchestrator.advice.rehearsal.run import Fault, ObservedRun
 from orchestrator.advice.rehearsal.same_bytes import Comparison, Likeness, compare
 from orchestrator.domain.plan import Outcome
 
@@ -73,6 +74,7 @@ class RehearsalVerdict:
     """
     The result of a rehearsal; *same_loss* is None without an undisturbed run to compare with.
 
+    *faults_s* are the seconds of *longer_s* that the faults took: until the next step, and for the steps redone.
     *missed* counts the faults that came too late, after the job's end; *silent* says that neither a step
     nor a checkpoint was observed.
     """
@@ -92,6 +94,7 @@ class RehearsalVerdict:
     bytes: Comparison | None = None
     divergence: Divergence | None = None
     hints: tuple[str, ...] = field(default=())
+    faults_s: float | None = None
 
     @property
     def survives(self) -> bool:
@@ -176,6 +179,7 @@ def judge(disturbed: ObservedRun, undisturbed: ObservedRun | None, missed: int =
         crash=crash,
         bytes=compared,
         divergence=divergence,
+        faults_s=_faults_s(recoveries, disturbed, undisturbed),
     )
     return _with_hints(found, disturbed)
 
@@ -252,6 +256,32 @@ def _crash(which: RehearsedRun, run: ObservedRun) -> Crash:
 
 def _more(disturbed: ObservedRun, undisturbed: ObservedRun | None) -> float:
     return max(0.0, (disturbed.seconds or 0.0) - ((undisturbed.seconds if undisturbed else None) or 0.0))
+
+
+def _faults_s(
+    recoveries: Sequence[RecoveryVerdict], disturbed: ObservedRun, undisturbed: ObservedRun | None
+) -> float | None:
+    """Return the seconds that the faults took by themselves: recoveries and steps redone; None if unknown."""
+    per_step = _seconds_per_step(undisturbed) if undisturbed else None
+    stopped = [(f, r) for f, r in zip(disturbed.faults, recoveries, strict=True) if f.kind is not Fault.VM]
+    if per_step is None or any(None in {r.total_s, r.steps_redone} for _, r in stopped):
+        return None
+    waited, until = 0.0, 0.0
+    # Two faults may lead to one step, for which the job has waited once.
+    for fault, recovery in sorted(stopped, key=lambda pair: pair[0].at):
+        end = fault.at + (recovery.total_s or 0.0)
+        waited += max(0.0, end - max(until, fault.at))
+        until = max(until, end)
+    return waited + per_step * sum(recovery.steps_redone or 0 for _, recovery in stopped)
+
+
+def _seconds_per_step(run: ObservedRun) -> float | None:
+    """Return the seconds per step of a run without faults, None if its job told too few steps."""
+    last = run.chain[max(run.chain)] if run.chain else None
+    first = last.timings.get("first_step") if last else None
+    if last is None or first is None or not last.step:
+        return None
+    return max(0.0, (last.progress_at or last.updated) - first) / last.step
 
 
 def _divergence(disturbed: ObservedRun, undisturbed: ObservedRun) -> Divergence | None:

@@ -21,6 +21,8 @@ from orchestrator.app.rehearsal.sandbox import CommandFailedError, Sandbox, inte
 from orchestrator.app.secret import lend_secrets
 from orchestrator.clock import SystemClock
 from orchestrator.config.find import FILE_NAME, find
+from orchestrator.domain.spec import Spec
+from orchestrator.domain.text.amounts import span_text
 from orchestrator.errors import TransientError, UsageError
 
 POLL = "watch.poll=1s"
@@ -33,6 +35,11 @@ Settings without and with faults.
 A job that fails by itself fails again, so it gets one start; with faults it gets two, since a gang can lose
 a peer.
 """
+_WHY = {
+    ONCE: "(job.failures=1: a job that fails is not started again; watch.poll=1s: asks each second what exists)",
+    TWICE: "(job.failures=2: a fault may make the job fail once on another machine)",
+}
+"""Why the commands below have these settings, for people who see them."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,16 @@ def rehearse(
     return Rehearsed(verdict, leftovers, sandbox.cloud, sandbox.work, keep)
 
 
+def _length(spec: Spec) -> str:
+    """Return how long the two runs take, and how they are made shorter."""
+    last = spec.job.target_steps
+    end = f"to step {last}" if last else "to its end"
+    return (
+        f"The job runs twice on this computer, each time {end}: more than twice as long as alone. Shorter: "
+        "`--set job.target_steps=N`, a step after a few saves; `--no-compare` leaves the first run out."
+    )
+
+
 class _Rehearsal:
     """Runs the job undisturbed, then with faults, and judges."""
 
@@ -141,10 +158,9 @@ class _Rehearsal:
         """Return the verdict. A job that fails undisturbed is not run again."""
         sandbox, undisturbed = self._sandbox, None
         if compare:
-            sandbox.say(
-                "The job runs twice on this computer, so it takes more than twice as long as alone.", ""
-            )
+            sandbox.say(_length(sandbox.session.spec), "")
             sandbox.scene("The job, undisturbed")
+            self._explain(ONCE)
             undisturbed = self._run((), None)
             # It failed without an injected fault, which says nothing about recovery, so a second run is useless.
             if not undisturbed.done:
@@ -153,8 +169,17 @@ class _Rehearsal:
         self.take(TWICE)
         count = len(self._faults)
         sandbox.scene(f"The job, with {count} fault{'s' if count != 1 else ''} injected")
+        if undisturbed and undisturbed.seconds:
+            took = span_text(undisturbed.seconds)
+            sandbox.say(f"Undisturbed it took {took}; each fault adds the start of a machine.", "")
+        self._explain(TWICE)
         disturbed = self._run(self._faults, undisturbed)
         return judge(disturbed, undisturbed, missed=count - len(disturbed.faults))
+
+    def _explain(self, failures: str) -> None:
+        """Say what our own settings are for, unless the user's replace them."""
+        if not any(setting.startswith("job.failures=") for setting in self._settings):
+            self._sandbox.say(_WHY[failures], "")
 
     def _run(self, faults: Sequence[Fault], undisturbed: ObservedRun | None) -> ObservedRun:
         """Bring the deployment up and watch it to its end under *faults*."""

@@ -57,6 +57,9 @@ def command(
     Without --at, a fault comes at a step where the job reports steps, else after a checkpoint, else after a
     part of the undisturbed run's time. `checkpoint`, `time` and `log` refer to the machine that is taken away.
 
+    The job runs to its end twice. For a shorter rehearsal end it after a few saves with
+    `--set job.target_steps=N`, or leave the undisturbed run out with --no-compare.
+
     It exits with 0 only if the job came back every time and reached its end. When the job itself fails, its
     last lines are shown and its local cloud is kept to look at.
     """  # noqa: D301 (click reads the character, so the text cannot be raw)

@@ -51,8 +51,9 @@ def verdict_lines(verdict: RehearsalVerdict) -> list[str]:
         lines.append(f"  torn checkpoints moved aside: {verdict.torn}")
     lines += _costs(verdict.recoveries)
     if verdict.longer_s is not None:
-        lines.append(f"  longer than the undisturbed run by {verdict.longer_s:.0f} s")
-    return [*lines, *(f"  to do: {text}" for text in verdict.hints)]
+        lines.append(f"  longer than the undisturbed run by {_longer(verdict.longer_s, verdict.faults_s)}")
+    lines += [f"  to do: {text}" for text in verdict.hints]
+    return [*lines, "  next:  tpuctl up"] if verdict.result is RehearsalResult.PASS else lines
 
 
 def fitted(lines: list[str], width: int) -> list[str]:
@@ -118,6 +119,14 @@ def _recovery_text(recovery: RecoveryVerdict) -> str:
     return f"{recovery.message}{redone}{seconds}"
 
 
+def _longer(seconds: float, faults: float | None) -> str:
+    """Return by how much the run was longer, and how much of that the faults explain."""
+    if faults is None:
+        return f"{seconds:.0f} s"
+    text, rest = f"{seconds:.0f} s: recoveries and steps redone took {faults:.0f} s", seconds - faults
+    return f"{text}, the rest is of other causes, such as other work on this computer" if rest >= 1 else text
+
+
 def _loss(verdict: RehearsalVerdict) -> str:
     if verdict.loss is None:
         return "not known: the job reported none"
@@ -171,8 +180,11 @@ def _costs(recoveries: Sequence[RecoveryVerdict]) -> list[str]:
     saved = [(row.fault.value, row.warm_saved_s) for row in rows if row.warm_saved_s is not None]
     lines += [f"    {line}" for line in LEGEND]
     if saved:
-        figures = " and ".join(
-            f"{abs(one):.1f} s {'less' if one >= 0 else 'more'} ({fault})" for fault, one in saved
+        figures = ", ".join(
+            f"{fault} {abs(one):.1f} s {'shorter' if one >= 0 else 'longer'}" for fault, one in saved
         )
-        lines.append(f"  with packages kept, setup and first step took {figures} than on the first machine")
+        # Kept are what the first machine had installed and compiled.
+        lines.append(
+            f"  setup and first step, against the first machine, which had no packages yet: {figures}"
+        )
     return lines
