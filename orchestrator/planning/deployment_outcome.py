@@ -75,7 +75,7 @@ class Unfinished(Enum):
         return {
             Unfinished.UNKNOWN: "the end is not certain yet: the cloud did not answer",
             Unfinished.TPU: "the TPU is being deleted",
-            Unfinished.UNLISTED: "the TPU is not listed; checking once more before it counts as gone",
+            Unfinished.UNLISTED: "the TPU is not listed any more; a second look makes sure that it is gone",
             Unfinished.COMING: "a machine is still being made; it is removed as soon as it shows",
             Unfinished.VM_LAST: "the VM is stopped last",
         }[self]

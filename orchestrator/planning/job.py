@@ -362,8 +362,10 @@ def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -
     message = next(
         (f"; worker {b.worker}: {_its_state(b)}" for b in heartbeats if b not in running and b.message), ""
     )
-    message = message if heartbeats else "; no report yet"
-    text = f"{len(running)} of {expected} workers are running{message}"
+    text = (
+        f"runs on {len(running)} of {expected} workers{message}" if running else f"not running yet{message}"
+    )
+    text = text if heartbeats else "not running yet; no machine has reported"
     return Decision(wait=Wait(text), wake_in=POLL_SOON if heartbeats else 1.0, rule=LoopRule.JOB_STARTS)
 
 

@@ -40,7 +40,7 @@ def decide_vm(spec: Spec, world: World, record: Record) -> Decision:
         return Decision(wait=Wait(f"VM: {missing_text(spec, record)}"), rule=LoopRule.VM_CREATE)
     if isinstance(vm, Absent):
         if record.vm.accepted and not lasted(record, world, VM_ABSENT, CONFIRMED_AFTER):
-            text = "VM: not listed; checking once more before it counts as gone"
+            text = "VM: not listed any more; a second look makes sure that it is gone"
             return Decision(wait=Wait(text), rule=LoopRule.ABSENCE_UNCONFIRMED)
         message = "it is gone" if record.vm.accepted else "there is none yet"
         create = Change(Kind.VM, Verb.CREATE, name, message, zone)

@@ -87,7 +87,7 @@ UNDER_WAY = Operation("op", Kind.VM, Verb.START, "demo-vm", "us-central1-a")
 
 CASES = {
     "observation.unknown": ("tpu", observed(nodes=Unknown("503", hint="wait")), "check again"),
-    "absence.unconfirmed": ("tpu", observed(ONCE, **NO_NODE), "checking once more"),
+    "absence.unconfirmed": ("tpu", observed(ONCE, **NO_NODE), "a second look makes sure"),
     "end.done": ("deployment", observed(**report(phase=Phase.DONE)), "delete TPU demo-tpu-g1"),
     "end.uncommitted": ("deployment", observed(**report(phase=Phase.UNCOMMITTED)), "delete TPU demo-tpu-g1"),
     "end.failed": (
@@ -269,7 +269,7 @@ def test_the_headline_is_what_needs_the_user_most():
     assert item("deployment", lost).message.startswith("the job is not done")
     job = item("job", alone)
     assert job.state == "stopped with its TPU", "no machine runs it"
-    assert job.evidence[0].message.startswith("worker 0, last report: run, step 10")
+    assert job.evidence[0].message.startswith("worker 0, last report: runs, step 10")
     job = item("job", explain(observed()))
     assert (job.state, job.evidence[0].message[:13]) == ("run", "worker 0: run")
     assert explain(observed()).headline == "running: it is at step 10"
@@ -384,7 +384,8 @@ def test_parts_with_nothing_to_say_stand_together_and_the_whole_fits_a_screen():
     settled = [one for one in found.items if one.ok and one.next in NO_STEP]
     assert len(settled) > 1
     assert sum(line.startswith("  why ") for line in lines) == len(found.items) - len(settled)
-    assert all(f"{one.title}: {one.state}" in lines for one in found.items)
+    states = {one.what: "runs" if one.what == "job" else one.state for one in found.items}
+    assert all(f"{one.title}: {states[one.what]}" in lines for one in found.items)
 
 
 def test_the_journal_says_what_was_made_and_nothing_of_a_job_on_an_earlier_tpu():

@@ -35,7 +35,7 @@ def test_status_says_that_the_job_fails_and_to_mend_it():
 
     assert shown()[0] == "state        running"
     assert shown(failing_message=SAID) == [f"state        running: {SAID}", f"next         {MEND_JOB}"]
-    waits = [{"what": "job", "message": "0 of 1 workers are running"}]
+    waits = [{"what": "job", "message": "not running yet"}]
     assert f"next         {MEND_JOB}" in shown(failing_message=SAID, state="starting", waits_for=waits)
     alone = shown(failing_message=SAID, watcher=None, next_pass_in_s=None)
     assert alone[1:] == [f"next         {MEND_JOB}", "next         run: tpuctl watch"]

@@ -140,7 +140,7 @@ def test_the_last_report_of_a_lost_tpu_is_no_progress(state, step, meaning):
     assert job == ["job          last report, step 120 of 400 (30%), loss 2.31"] * len(workers)
     assert not any("━" in line for line in lines)
     reports = [line for line in lines if line.startswith("worker 0")]
-    assert all(line.startswith("worker 0     last report: run, step 120") for line in reports)
+    assert all(line.startswith("worker 0     last report: runs, step 120") for line in reports)
     assert len(reports) == len(workers)
 
 
@@ -199,7 +199,7 @@ def test_wide_has_a_line_for_each_worker():
     """Of many workers the default shows counts and the one with the oldest report."""
     few, wide = (status_lines(LOST, unbilled=True, wide=wide) for wide in (False, True))
     (line,) = [line for line in few if line.startswith("worker")]
-    assert line.startswith("workers      last reports: 1 run, 7 stopped; oldest report: worker 0")
+    assert line.startswith("workers      last reports: runs (1), stopped (7); oldest report: worker 0")
     assert len([line for line in wide if line.startswith("worker ")]) == 8
 
 
@@ -391,7 +391,7 @@ def test_the_table_of_all_deployments_fits_the_terminal():
     [
         ([worker(steps_per_second=4.25)], {"eta_s": 65.0},
          ("step 120 of 400 (30%), 1 min 5 s left", "110, 12 s ago")),
-        ([worker(phase="setup", step=None, loss=None, checkpoint_step=None)], {}, ("setup", "-")),
+        ([worker(phase="setup", step=None, loss=None, checkpoint_step=None)], {}, ("setup runs", "-")),
         ([worker(phase="done", checkpoint_counted=True)], {}, ("step 120 of 400 (30%)", "save 110, 12 s ago")),
         ([], {}, ("-", "-")),
     ],

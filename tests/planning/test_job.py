@@ -90,20 +90,20 @@ def test_a_failed_push_is_not_repeated_at_once():
 @pytest.mark.parametrize(
     ("heartbeats", "text"),
     [
-        ((), "0 of 2 workers are running; no report yet"),
+        ((), "not running yet; no machine has reported"),
         (
             (
                 heartbeat(phase=Phase.RESTORE, workers=2),
                 heartbeat(1, phase=Phase.SETUP, workers=2, message="restoring Python packages"),
             ),
-            "0 of 2 workers are running; worker 1: restoring Python packages",
+            "not running yet; worker 1: restoring Python packages",
         ),
         (
             (
                 heartbeat(phase=Phase.RUN, workers=2),
                 heartbeat(1, phase=Phase.RESTORE, workers=2, message="status 1", failure_message="status 1"),
             ),
-            "1 of 2 workers are running; worker 1: the job failed and starts again",
+            "runs on 1 of 2 workers; worker 1: the job failed and starts again",
         ),
     ],
     ids=["no report", "a message", "a failure"],

@@ -89,7 +89,7 @@ def test_a_wait_for_workers_says_why(cloud, user):
     user.up()
     cloud.machines.say("demo", phase="setup", message="TPU-251: secret wandb: the account may not read it")
     said = user.watch(300)
-    assert "0 of 1 workers are running; worker 0: TPU-251: secret wandb" in said.err
+    assert "not running yet; worker 0: TPU-251: secret wandb" in said.err
 
 
 def test_up_tells_each_phase_of_the_workers_once(cloud, user):

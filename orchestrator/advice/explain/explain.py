@@ -20,6 +20,7 @@ from orchestrator.domain.plan import Decision, LoopRule, Outcome
 from orchestrator.domain.record import Record, current_node, last_incarnation
 from orchestrator.domain.text.amounts import span_text, usd_range_text
 from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, OWN_STEPS, after_end, trains_on
+from orchestrator.domain.text.phase_words import phase_words
 from orchestrator.planning.deployment_state import was_started
 from orchestrator.planning.failing import failing_text
 from orchestrator.planning.ignored import ignored_text
@@ -320,7 +321,7 @@ def _runs(heartbeats: tuple[Heartbeat, ...]) -> str:
 
 
 def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
-    parts = [f"worker {heartbeat.worker}{', ' if last else ': '}{last}{heartbeat.phase.value}"]
+    parts = [f"worker {heartbeat.worker}{', ' if last else ': '}{last}{phase_words(heartbeat.phase.value)}"]
     parts += [f"step {heartbeat.step}"] if heartbeat.step is not None else []
     parts += [f"checkpoint at {checkpoint_name(heartbeat)}"] if heartbeat.committed_step is not None else []
     if heartbeat.ignored_message:

@@ -5,6 +5,7 @@ from orchestrator.domain.plan import Outcome
 from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
 from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end, trains_on
+from orchestrator.domain.text.phase_words import phase_words
 
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
@@ -44,7 +45,7 @@ def job_text(status: DeploymentStatus) -> str:
     if stopped_with_tpu(status):
         at = step_text(status)
         return ", ".join(filter(None, (f"stopped at {at}" if at else "stopped", loss)))
-    parts = ["runs" if slowest.phase == "run" else slowest.phase, step_text(status), loss]
+    parts = [phase_words(slowest.phase), step_text(status), loss]
     if slowest.phase == "run" and slowest.steps_per_second:
         parts.append(rate_text(slowest.steps_per_second))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
@@ -64,7 +65,8 @@ def training_loss_text(loss: float | None, at: int | None) -> str:
 
 def worker_text(worker: WorkerStatus, *, lost: bool) -> str:
     """Return a worker's phase, step, loss, checkpoint, last heartbeat and message; *lost*: its machine is gone."""
-    parts = [f"last report: {worker.phase}" if lost else worker.phase]
+    does = phase_words(worker.phase)
+    parts = [f"last report: {does}" if lost else does]
     if worker.step is not None:
         parts.append(f"step {worker.step}")
     if worker.loss is not None:

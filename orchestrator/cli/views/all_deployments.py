@@ -27,6 +27,7 @@ from orchestrator.clock import SystemClock
 from orchestrator.domain.status import DeploymentStatus
 from orchestrator.domain.text.amounts import usd_range
 from orchestrator.domain.text.clean_text import clean
+from orchestrator.domain.text.phase_words import phase_words
 from orchestrator.errors import Retry, TpuctlError
 
 TITLES = ("deployment", "state", "job", "checkpoint", "preempted", "cost in USD")
@@ -262,7 +263,7 @@ def _brief(body: DeploymentStatus) -> str:
     """Return the job's progress without what the state column shows, so that a row fits one line."""
     phase = phase_text(body)
     parts = (
-        "" if phase in {"run", "done"} or body.state.without_tpu else phase,
+        "" if phase in {"run", "done"} or body.state.without_tpu else phase_words(phase),
         step_text(body),
         eta_text(body),
     )

@@ -7,6 +7,7 @@ from rich.text import Text
 from orchestrator.advice.explain.explanation import Evidence, ExplainedItem, Explanation
 from orchestrator.cli.console import page, print_json
 from orchestrator.domain.text.amounts import span_text
+from orchestrator.domain.text.phase_words import phase_words
 
 WIDTH = 80
 NO_STEP = {"", "nothing"}
@@ -37,7 +38,9 @@ def render(found: Explanation, console: Console) -> None:
         before, settled = settled, _is_settled(item)
         if not (before and settled):
             console.print()
-        console.print(f"{item.title}: {item.state}", style=style, markup=False, width=width)
+        # Programs read the phases themselves.
+        state = ", ".join(map(phase_words, item.state.split(", "))) if item.what == "job" else item.state
+        console.print(f"{item.title}: {state}", style=style, markup=False, width=width)
         known = found.says_first_message and item is found.items[0]
         _rows(item, found, console, width, message_known=known)
 
@@ -56,7 +59,7 @@ def _rows(
     rows += [("seen", _evidence(one, found.observed_at)) for one in evidence]
     when = _when(item, found.observed_at)
     # "next nothing" would say nothing: what a person can do is in the next row.
-    rows += [("next", f"{item.next}{f', {when}' if when else ''}")] if item.next not in NO_STEP else []
+    rows += [("next", f"{item.next}{f' ({when})' if when else ''}")] if item.next not in NO_STEP else []
     rows += [("do", item.hint)] if item.hint else []
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(width=6)

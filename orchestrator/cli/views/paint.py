@@ -13,15 +13,15 @@ GOOD, WAITING, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 BOLD, DIM, END = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 _STATES = (
     (GOOD, ("READY", "RUNNING", "ACTIVE", "present", "run", "runs", "done")),
-    (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "uncommitted")),
+    (BAD, ("PREEMPTED", "TERMINATED", "FAILED", "SUSPENDED", "failed", "ended without")),
     (WAITING, (
         "CREATING", "STARTING", "RESTARTING", "REPAIRING", "STOPPING", "DELETING", "STOPPED", "PROVISIONING",
-        "STAGING", "WAITING_FOR_RESOURCES", "unknown", "absent", "boot", "setup", "restore", "stopping",
+        "STAGING", "WAITING_FOR_RESOURCES", "unknown", "absent", "machine boots", "setup", "restoring", "asked",
         "stopped",
     )),
 )  # fmt: skip
 _COLOUR_OF = {word: colour for colour, words in _STATES for word in words}
-_WORD = re.compile(r"[A-Za-z_]+")
+_WORD = re.compile(r"[A-Za-z_]+(?= ([a-z]+))?")
 
 
 _GOOD_STATES = {DeploymentState.RUNNING, DeploymentState.DONE}
@@ -61,7 +61,7 @@ def bar(share: float, width: int = BAR, *, blocks: bool = True) -> str:
 
 
 def state(text: str) -> str:
-    """Return a state in the colour of its first word."""
+    """Return a state in the colour of its first two words, or of the first one."""
     found = _WORD.match(text)
-    colour = _COLOUR_OF.get(found[0]) if found else None
+    colour = _COLOUR_OF.get(f"{found[0]} {found[1]}", _COLOUR_OF.get(found[0])) if found else None
     return f"{colour}{text}{END}" if colour else text

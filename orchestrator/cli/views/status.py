@@ -37,6 +37,7 @@ from orchestrator.domain.lease import watch_command
 from orchestrator.domain.status import DeploymentState, DeploymentStatus, ResourceStatus, WorkerStatus
 from orchestrator.domain.text.amounts import progress_percent, span_text, usd_range_text, usd_text
 from orchestrator.domain.text.clean_text import clean
+from orchestrator.domain.text.phase_words import phase_words
 
 WIDTH = 80
 FEW = 4
@@ -272,7 +273,8 @@ def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
     lost = status.state.without_tpu or stopped_with_tpu(status)
     if wide or len(workers) <= FEW:
         return [_worker(worker, lost=lost) for worker in workers]
-    phases = ", ".join(f"{count} {phase}" for phase, count in Counter(w.phase for w in workers).items())
+    counts = Counter(w.phase for w in workers)
+    phases = ", ".join(f"{phase_words(phase)} ({count})" for phase, count in counts.items())
     last = _worker(max(workers, key=lambda w: w.heartbeat_age_s or 0.0))
     reported = "last reports: " if lost else ""
     return [Field("workers", f"{reported}{phases}; oldest report: {last.label}: {last.text}")]

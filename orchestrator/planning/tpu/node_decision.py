@@ -95,7 +95,7 @@ def decide_node(spec: Spec, world: World, record: Record) -> Decision:
         changes = (*removals, *joining(spec, world, record))
         return Decision(changes, Wait(f"TPU: {verdict.message}"), wake_in=growing(5.0, age), rule=rule)
     if unknown:
-        text = f"TPU: {unknown[0].name} is not in the record; checking once more before it counts as ours"
+        text = f"TPU: {unknown[0].name} is not in the record; a second look makes sure that it is ours"
         return Decision(tuple(removals), Wait(text), wake_in=5.0, rule=rule)
     # A TPU under deletion is not deleted again, and the next one is requested under a new name.
     going = current is None or current.state is NodeState.DELETING

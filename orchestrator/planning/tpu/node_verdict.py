@@ -211,7 +211,7 @@ def _judge_missing(world: World, record: Record) -> NodeVerdict:
         return NodeVerdict(action, LoopRule.TPU_CREATING, message)
     if surely_absent(record, world, number):
         return NodeVerdict(NodeAction.REPLACE, LoopRule.TPU_CREATE, "it has vanished")
-    message = "not listed; checking once more before it counts as gone"
+    message = "not listed any more; a second look makes sure that it is gone"
     return NodeVerdict(NodeAction.WAIT, LoopRule.ABSENCE_UNCONFIRMED, message)
 
 
