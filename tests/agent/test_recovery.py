@@ -207,6 +207,25 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> No
     assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]
 
 
+def test_each_checkpoint_is_reported_with_its_own_time_and_in_the_end_the_newest(lab: AgentLab) -> None:
+    """An attempt from an older one does not name the newest one's time; the next start is from the newest."""
+    go = lab.folder / "go"
+    wait = f"[ $TPUCTL_RESUME_STEP = 40 ] || until [ -e {go} ]; do sleep 0.02; done; exit 5"
+    command = f'if [ -n "$TPUCTL_RESUME_STEP" ]; then {wait}; fi; exec {sys.executable} train.py'
+    stops = {"_STOP_AT": 42, "_STOP_CODE": 3, "_EACH_COMMITTED": 1}
+    one = machine(lab, "torch", COMMAND=command, CHECKPOINT_KEEP=4, FAILURES=4, **stops).start()
+    one.until(
+        lambda: one.status().get("resumed_from") == 30 and one.status()["phase"] == "run", "an older one"
+    )
+    older = one.status()
+    go.touch()
+    one.wait()
+
+    end = one.heartbeat()
+    assert (older["committed_step"], end["committed_step"], end["phase"]) == (30, 40, "failed")
+    assert older["timings"]["first_step"] < older["committed_at"] < end["committed_at"]
+
+
 def test_between_two_attempts_the_job_is_not_said_to_run(lab: AgentLab) -> None:
     """The pause grows with each failure, and what comes next is the checkpoint."""
     one = machine(lab, "torch", COMMAND="exit 5", FAILURES=9).start()

@@ -65,7 +65,8 @@ class AttemptRunner:
         context = self._context
         context.committer.end()
         context.heartbeat.close_attempt()
-        context.heartbeat.set(
+        context.heartbeat.set_newest(
+            attempt.resume_step,
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
             attempt_message=attempt.message,
@@ -75,7 +76,6 @@ class AttemptRunner:
             if attempt.failures
             else "",
             resumed_from=attempt.resume_step,
-            committed_step=attempt.resume_step,
             committed_steps=[],
             step=None,
             from_step=None,

@@ -393,7 +393,7 @@ class Committer:
     def _committed(self, step: int, *, proven: bool = True, newest: bool = True) -> None:
         earlier = [one for one in self._heartbeat.get("committed_steps") if one != step]
         listed = sorted([step, *earlier], reverse=True) if not newest else [step, *earlier]
-        self._heartbeat.set(committed_at=self._clock.now(), committed_steps=listed[:RECENT])
+        self._heartbeat.note_commit(step, listed[:RECENT])
         if newest:
             self._floor = step
             self.proven = step if proven else self.proven

@@ -65,6 +65,7 @@ class HeartbeatContent:
         self._trained: List[Training] = []
         self._trained_before: List[Training] = []
         self._sums_before: Dict[str, float] = {}
+        self._committed_at: Dict[int, float] = {}
         self._interval = settings.heartbeat_interval
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
@@ -97,6 +98,19 @@ class HeartbeatContent:
             say(f"{phase}: {message}")
         if urgent:
             self.urgent()
+
+    def note_commit(self, step: int, steps: List[int]) -> None:
+        """Report a commit of *step* made now; *steps* are those of this attempt, newest first."""
+        now = self._clock.now()
+        with self._lock:
+            self._committed_at[step] = now
+        self.set(committed_at=now, committed_steps=steps)
+
+    def set_newest(self, newest: Optional[int], **changes: Any) -> None:
+        """Change the newest checkpoint to that of this step, with the time of its own commit if made here."""
+        with self._lock:
+            at = None if newest is None else self._committed_at.get(newest)
+        self.set(committed_step=newest, committed_at=at, **changes)
 
     def inherit(self, before: Mapping[str, Any]) -> None:
         """Take counts from an earlier agent's heartbeat for fields that this agent has not set yet."""
