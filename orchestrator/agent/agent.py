@@ -24,7 +24,7 @@ from orchestrator.agent.context import AgentContext
 from orchestrator.agent.end_requests import AgentMustEnd, Ending, EndingKind, obey_signals
 from orchestrator.agent.machine.emulator_guard import check
 from orchestrator.agent.machine.notice import NoticeWatch, is_preempted
-from orchestrator.agent.machine.processes import clear, start_time
+from orchestrator.agent.machine.processes import boot_id, clear, start_time
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind
 from orchestrator.agent.save_interval_tracker import HEARTBEATS
 from orchestrator.agent.side_threads import Pause, Repeater, say
@@ -231,12 +231,17 @@ class Agent:
         # Commit a save that was finished before the agent was killed; the next attempt resumes from it.
         last_commit(context)
         killed = record.killed_on_this_boot()
-        fresh = record.bundle not in ("", self._settings.bundle)
-        restarted = (
-            "new code was installed" if fresh else "the agent started again: new settings, or a reboot"
-        )
-        message = "the agent was killed" if killed else restarted
+        message = "the agent was killed" if killed else self._why_again(record)
         return self._next_attempt.after(latest, JobOutcome(JobOutcomeKind.FAILED, message), counted=killed)
+
+    def _why_again(self, record: attempt_record.AttemptRecord) -> str:
+        """Return why an attempt follows one whose agent has ended in order."""
+        if record.bundle not in ("", self._settings.bundle):
+            return "new code was installed"
+        if record.boot and record.boot != boot_id():
+            return "the machine was restarted"
+        asked = record.ended == EndingKind.ASKED.value
+        return "new settings were installed" if asked else "the job is started again on its machine"
 
     def _write_heartbeat_again(self, attempt: Attempt) -> None:
         """Report again the finished attempt and what it saved: other workers may still wait for it."""

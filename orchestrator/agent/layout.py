@@ -35,7 +35,7 @@ class Layout:
         self.data_state = state / "data.json"  # which data files are verified
 
     def setup_done(self, bundle: str) -> Path:
-        """Return the file that marks a successful setup of *bundle* on this machine."""
+        """Return the file that names the command of the last successful setup of *bundle* on this machine."""
         return self.status.with_name(f"setup-{bundle}")
 
     def make(self) -> None:

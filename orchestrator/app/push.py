@@ -65,6 +65,11 @@ class Pushed:
     plan: tuple[str, ...]
     result: PushResult
 
+    @property
+    def news(self) -> str:
+        """Return the word for what the job gets."""
+        return "settings" if self.before == self.bundle else "code"
+
 
 @dataclass(frozen=True)
 class WantedPush:
@@ -116,7 +121,8 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             _must_run(session)
             remember(session)
             if _has_ready(world):
-                reporter.say("waiting: the job is asked to stop, may save, and starts with the new code")
+                new = "settings" if wanted.bundle == before else "code"
+                reporter.say(f"waiting: the job is asked to stop, may save, and starts with the new {new}")
             result = _push(session, wanted)
         if watcher is not None and watcher.alive:
             # The loop on the VM has ended for the push; cron starts it, once a minute.
@@ -237,9 +243,9 @@ def _push(session: Session, wanted: WantedPush) -> PushResult:
         if end_of_job.plan.outcome is Outcome.DONE:
             return PushResult.DONE
         raise JobFailedError(
-            f"the job ended with the new code: {end_of_job.plan.message}",
+            f"the job ended with what was pushed: {end_of_job.plan.message}",
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
-            changed="the new code is recorded; the machines are there until `tpuctl watch` ends it",
+            changed="what was pushed is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None
     return PushResult.RUNNING if result.plan.settled else PushResult.RECORDED
 

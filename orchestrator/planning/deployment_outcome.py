@@ -14,7 +14,7 @@ from orchestrator.domain.spec import Spec
 from orchestrator.domain.text.hints import OWN_STEPS
 from orchestrator.domain.wait import Wait
 from orchestrator.planning.events import preemption, with_preemption
-from orchestrator.planning.job import SILENCE, heartbeat_interval
+from orchestrator.planning.job import SILENCE, heartbeat_interval, is_of_before
 from orchestrator.planning.tpu.never_reported import all_silent
 from orchestrator.planning.tpu.node_decision import delete_node, deleting
 from orchestrator.planning.tpu.node_verdict import CREATE_TIMEOUT
@@ -94,7 +94,7 @@ def judge_end(spec: Spec, world: World, record: Record, usd_so_far: float) -> tu
     uncommitted = ended_uncommitted(world.known_heartbeats)
     if uncommitted:
         return Outcome.UNCOMMITTED, uncommitted_end_text(spec.job.checkpoint, uncommitted)
-    failed = _failed(spec, world)
+    failed = _failed(spec, world, record)
     if failed is not None:
         return Outcome.FAILED, f"worker {failed.worker}: {failed.message or 'the job gave up'}"
     silent = all_silent(spec, world, record)
@@ -121,15 +121,16 @@ def limit_reached(spec: Spec, world: World, record: Record) -> str:
     return "watch.ttl" if _is_over(spec, world, record) else "watch.budget_usd"
 
 
-def _failed(spec: Spec, world: World) -> Heartbeat | None:
+def _failed(spec: Spec, world: World, record: Record) -> Heartbeat | None:
     """
     Return the report of a worker that has given up; None while another worker may still save its files.
 
+    One that gave up on the code before a push does not end the deployment: it starts again with the new code.
     A silent worker is not waited for, nor one that takes longer than MAX_RESCUE, because its machine may
     be lost while the others cost money.
     """
     heartbeats = world.known_heartbeats
-    failed = [b for b in heartbeats if b.phase is Phase.FAILED]
+    failed = [b for b in heartbeats if b.phase is Phase.FAILED and not is_of_before(spec, world, record, b)]
     silence = SILENCE * heartbeat_interval(spec)
     # Their machines may still be uploading files, which a deletion now would lose.
     busy = [b for b in heartbeats if b.phase not in _RESTING and world.observed_at - b.updated < silence]

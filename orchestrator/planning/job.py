@@ -34,6 +34,8 @@ WEDGED = 900.0
 """Seconds of silence after which a worker that answers over SSH is restarted instead of only started."""
 SILENCE = 4
 """Missed heartbeats in a row after which a worker counts as silent."""
+AFTER_PUSH = 30.0
+"""Seconds that machines have for a report after code was sent to them; an earlier one says nothing of it."""
 REACH = 6
 """Heartbeat intervals for which SSH to a silent worker may fail before its node is replaced."""
 
@@ -116,13 +118,14 @@ def latest_try(spec: Spec) -> float:
     return max(LATEST_TRY, 2 * spec.watch.poll)
 
 
-def push_mark(spec: Spec, record: Record) -> str:
+def push_mark(record: Record) -> str:
     """
     Return the value of `JobRecord.pushed` when the machines have the wanted code.
 
-    A job on the VM also needs each new TPU's address, so there the value includes the incarnation.
+    It includes the incarnation: what an earlier TPU had got says nothing of the present one, and a job on the VM
+    needs each new TPU's address.
     """
-    return record.job.bundle if spec.job.run_on == "tpu" else f"{record.node.incarnation}:{record.job.bundle}"
+    return f"{record.node.incarnation}:{record.job.bundle}"
 
 
 def job_digest(spec: Spec) -> str:
@@ -191,7 +194,8 @@ def decide_job(spec: Spec, world: World, record: Record) -> Decision:
     heartbeats = world.known_heartbeats
     cause = outdated(spec, world, record, node) or silent_worker(spec, world, record, node, heartbeats)
     if cause is None:
-        return _waiting_for(heartbeats, expected_workers(spec, node), world.observed_at)
+        before = {b.worker for b in heartbeats if is_of_before(spec, world, record, b)}
+        return _waiting_for(heartbeats, expected_workers(spec, node), world.observed_at, before)
     rule = LoopRule.JOB_PUSH if isinstance(cause, Due) else LoopRule.JOB_SILENT
     # After a failed try over SSH, wait: the heartbeat may arrive first, through the bucket.
     if world.observed_at < record.ssh.next_try_at:
@@ -199,7 +203,9 @@ def decide_job(spec: Spec, world: World, record: Record) -> Decision:
         return Decision(wait=Wait(f"{cause.fact}; next try soon"), wake_in=pause, rule=rule)
     # UPDATE restarts a running job, which costs a gang its work since the last checkpoint. So not for the same
     # code, and not for a worker that trains while it cannot reach the bucket.
-    same = all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in heartbeats)
+    incarnation, _, sent = record.job.pushed.rpartition(":")
+    other = incarnation == str(record.node.incarnation) and sent != record.job.bundle
+    same = not other and all(b.bundle == record.job.bundle or b.phase is Phase.UNKNOWN for b in heartbeats)
     wedged = any(_silence(b, world) > WEDGED for b in heartbeats)
     verb = Verb.CREATE if same and not record.job.settings_due and not wedged else Verb.UPDATE
     change = Change(Kind.JOB, verb, spec.name, cause.text, node.zone, record.node.incarnation)
@@ -223,7 +229,7 @@ def outdated(spec: Spec, world: World, record: Record, node: Node) -> Due | None
     heartbeats = world.known_heartbeats
     if record.job.settings_due:
         return Due.SETTINGS
-    if record.job.pushed != push_mark(spec, record) and not _has_code(spec, record, node, heartbeats):
+    if not _has_code(spec, record, node, heartbeats):
         return Due.CODE
     # What was sent while a machine booted can be too late for the agent that its startup script has begun with.
     if lasted(record, world, of_node(record.node.incarnation, Condition.OTHER_CODE), OTHER_CODE_AFTER):
@@ -258,19 +264,43 @@ def from_zero_since(world: World, record: Record) -> float | None:
     return min(now, max(record.node.requested_at, min(b.timings.get("spawned", now) for b in runs)))
 
 
+def is_of_before(spec: Spec, world: World, record: Record, heartbeat: Heartbeat) -> bool:
+    """Return whether a report is of the code or settings before those that its machine is given now."""
+    node, ssh, now = current_node(world, record), record.ssh, world.observed_at
+    if node is None or heartbeat.incarnation != node.incarnation:
+        return False
+    if ssh.failed_since is not None and now - ssh.failed_since >= REACH * heartbeat_interval(spec):
+        # Nothing can be sent to it: what it reports is all that comes.
+        return False
+    if outdated(spec, world, record, node) is not None:
+        return True
+    # For a while only, since two clocks are compared.
+    sent_at = ssh.next_try_at - AFTER_PUSH
+    return ssh.failed_since is None and now < ssh.next_try_at and heartbeat.updated < sent_at
+
+
 def reports_other_code(world: World, record: Record) -> bool:
     """Return whether a worker is at work with other code than was sent to it over SSH."""
     at_work = (Phase.SETUP, Phase.RESTORE, Phase.RUN)
     others = (b for b in world.known_heartbeats if b.phase in at_work and b.bundle != record.job.bundle)
-    sent = bool(record.job.bundle) and record.job.pushed.rpartition(":")[2] == record.job.bundle
+    sent = bool(record.job.bundle) and record.job.pushed == push_mark(record)
     # An old report says nothing of what was sent after it.
     return sent and any(_silence(heartbeat, world) < OTHER_CODE_AFTER for heartbeat in others)
 
 
 def _has_code(spec: Spec, record: Record, node: Node, heartbeats: tuple[Heartbeat, ...]) -> bool:
-    """Return whether every worker reports the wanted code, perhaps got from the bucket and not over SSH."""
+    """Return whether the machines have the wanted code, or get it from the bucket as they boot."""
+    if spec.job.run_on == "vm":
+        return record.job.pushed == push_mark(record)
+    incarnation, _, code = record.job.pushed.rpartition(":")
+    if incarnation == str(record.node.incarnation):
+        # A report of the wanted code may be from before other code was sent.
+        return code == record.job.bundle
+    if code == record.job.bundle:
+        # An earlier TPU got it over SSH, and perhaps other code was wanted when this one booted.
+        return not any(b.bundle not in {"", code} for b in heartbeats)
     holders = {b.worker for b in heartbeats if b.bundle == record.job.bundle}
-    return spec.job.run_on == "tpu" and holders >= set(range(expected_workers(spec, node)))
+    return holders >= set(range(expected_workers(spec, node)))
 
 
 def _age(world: World, record: Record) -> float:
@@ -346,14 +376,18 @@ def out_of_reach(spec: Spec, world: World, record: Record, node: Node) -> Unreac
     return None if silent is None else Unreachable(silent)
 
 
-def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float) -> Decision:
+def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float, before: set[int]) -> Decision:
+    """Return the wait for the workers; the reports of those in *before* are older than what was sent to them."""
     finished = [b.worker for b in heartbeats if b.phase is Phase.DONE and b.committed_step is None]
     if finished:
         message = f"worker {finished[0]} says that it is done and has saved no checkpoint"
         text = f"{message}; its machine is kept: inspect it with `tpuctl ssh`, then `tpuctl push`"
         return Decision(wait=Wait(text), rule=LoopRule.JOB_STARTS)
     running = [
-        b for b in heartbeats if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}
+        b
+        for b in heartbeats
+        if b.phase in OVER | {Phase.RUN, Phase.ENDED, Phase.STOPPING, Phase.STOPPED}
+        and b.worker not in before
     ]
     if len(running) >= expected:
         soon = POLL_SOON if _before_first_step(heartbeats, now) else _next_heartbeat(heartbeats, now)

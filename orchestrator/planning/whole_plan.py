@@ -104,5 +104,5 @@ def _succeed(
         Heartbeat(number, index, Phase.RUN, world.observed_at, workers=count, bundle=bundle)
         for index in range(count)
     )
-    pushed = replace(record, job=replace(record.job, pushed=push_mark(spec, record), settings_due=False))
+    pushed = replace(record, job=replace(record.job, pushed=push_mark(record), settings_due=False))
     return replace(world, heartbeats=Present(heartbeats)), pushed

@@ -263,6 +263,23 @@ def test_setup_runs_once_for_a_bundle(lab: AgentLab) -> None:
     assert len(lab.attempts()) == 2
 
 
+def test_a_changed_setup_runs_once_more(lab: AgentLab) -> None:
+    """A push of settings only: the job would miss what the new setup installs."""
+    machine = lab.machine(_STEPS=100000)
+    for setup in ("one", "one", "two", "one"):
+        machine.env["TPUCTL_SETUP"] = f"echo {setup} >> ../../setups"
+        attempts = len(lab.attempts())
+        machine.start().until(
+            lambda before=attempts: len(lab.attempts()) > before and machine.status().get("phase") == "run",
+            "the next attempt",
+        )
+        machine.process.send_signal(signal.SIGUSR1)
+        machine.wait()
+
+    assert (machine.root / "setups").read_text().split() == ["one", "two", "one"]
+    assert [one["reason"].split(";")[0] for one in lab.attempts()][1:] == ["new settings were installed"] * 3
+
+
 def test_failing_setup_is_a_failed_attempt(lab: AgentLab) -> None:
     """A setup that fails is retried within the allowed failures, and named in the verdict."""
     setup = "echo there is no such package; exit 3"

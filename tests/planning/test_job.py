@@ -53,7 +53,7 @@ def test_a_job_on_the_vm_waits_for_the_vm(state):
     on_vm = spec(job=JobSpec(command="x", run_on="vm"))
     step = decide_job(on_vm, world(vm=Present(vm(state=state))), record(pushed=""))
     assert step.changes == ()
-    assert push_mark(on_vm, record()) == "1:b"
+    assert push_mark(record()) == "1:b"
 
 
 def test_silence_counts_after_four_heartbeats_and_not_before():
@@ -144,7 +144,7 @@ def test_a_worker_that_goes_on_with_other_code_gets_it_once_more(reported, age, 
     observed = world(
         heartbeats=Present((heartbeat(**{"phase": Phase.RESTORE, "bundle": "old", **reported}),))
     )
-    first = update_record(record(pushed="b"), replace(observed, observed_at=NOW - age))
+    first = update_record(record(pushed="1:b"), replace(observed, observed_at=NOW - age))
     step = decide_job(spec(), observed, update_record(first, observed))
     assert [(c.kind, c.verb) for c in step.changes] == ([(Kind.JOB, Verb.UPDATE)] if again else [])
 

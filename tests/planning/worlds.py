@@ -76,7 +76,7 @@ def record(**overrides) -> Record:
         bundle="b",
         agent="a",
         uploaded="b:a",
-        pushed="b",
+        pushed="1:b",
         first_seen={"node:1:ready": NOW - 900},
         type="v5litepod-8",
     )

@@ -213,7 +213,7 @@ def test_an_upgrade_of_tpuctl_restarts_no_job_and_reopens_none(cloud, user):
 @pytest.mark.parametrize(
     ("end", "code", "text"),
     [
-        ({"phase": "failed", "message": "boom"}, 1, "the job ended with the new code: worker 0: boom"),
+        ({"phase": "failed", "message": "boom"}, 1, "the job ended with what was pushed: worker 0: boom"),
         ({"phase": "done", "committed_step": 7}, 0, "the job is done with the new code"),
     ],
     ids=["failed", "done"],
@@ -234,6 +234,36 @@ def test_a_job_that_ends_with_the_pushed_code_is_not_said_to_wait_for_a_machine(
     said = user.run("push")
     assert (said.code, text in said.err) == (code, True)
     assert cloud.in_use() == ["demo-tpu-g1"]
+
+
+def test_code_that_a_failed_tpu_had_got_is_pushed_to_the_next_one(cloud, user):
+    """The record knew it as sent: the push was said to be done, and the machine went on with the code before."""
+    code = {"bug": "print('bug')\n", "mended": "print('mended')\n"}
+    user.up()
+    cloud.wait(300)
+    user.write("train.py", code["bug"])
+    assert user.run("push").code == 0
+    cloud.machines.say("demo", phase="failed", message="boom")
+    user.run("watch", timeout=3600)
+    user.write("train.py", code["mended"])
+    user.up()
+    cloud.wait(300)
+    starts = dict(cloud.machines.starts)
+    for name in ("bug", "mended", "bug"):
+        user.write("train.py", code[name])
+        assert "the job runs the new code" in user.run("push").err
+    assert [cloud.machines.starts[key] - starts.get(key, 0) for key in cloud.machines.starts] == [0, 3]
+
+
+def test_a_push_of_settings_speaks_of_settings(cloud, user):
+    """The code is the same."""
+    user.up()
+    cloud.wait(300)
+    user.edit(job__env={"LR": "1"})
+    said = user.run("push").err
+    assert "starts with the new settings" in said
+    assert "the job runs the new settings" in said
+    assert "new code" not in said
 
 
 def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud, user):

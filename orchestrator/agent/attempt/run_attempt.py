@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from functools import partial
+from pathlib import Path
 from typing import Any, Mapping, Optional, TypeVar
 
 from orchestrator.agent.agreement.attempts import Attempt
@@ -168,7 +170,8 @@ class AttemptRunner:
         settings = self._settings
         mark = settings.layout.setup_done(settings.bundle)
         container = self._context.container
-        if not settings.setup or (mark.exists() and (container is None or container.is_set_up())):
+        digest = hashlib.sha256(settings.setup.encode("utf-8", "surrogateescape")).hexdigest()
+        if not settings.setup or (_text_of(mark) == digest and (container is None or container.is_set_up())):
             return None
         self._context.heartbeat.set(phase=Phase.SETUP, message="")
         self._context.heartbeat.time("setup_began")
@@ -179,7 +182,7 @@ class AttemptRunner:
         if outcome.kind is JobOutcomeKind.DONE:
             self._context.heartbeat.time("setup_done")
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
-            self._context.patiently("write the mark of the setup", lambda: write_atomically(mark, ""))
+            self._context.patiently("write the mark of the setup", lambda: write_atomically(mark, digest))
             return None
         message = with_last_line(outcome.message, outcome.code or 0, self._context.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
@@ -375,3 +378,9 @@ class AttemptRunner:
                 self._context.local.rest()
                 self._context.log.settle()
                 return
+
+
+def _text_of(file: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):
+        return file.read_text()
+    return ""

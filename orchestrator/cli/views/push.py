@@ -7,9 +7,9 @@ from orchestrator.cli.console import print_json, put, say
 
 WORDS = {
     PushResult.UNCHANGED: "no changes: the job runs this code with these settings",
-    PushResult.RUNNING: "the job runs the new code",
-    PushResult.DONE: "the job is done with the new code; next: tpuctl watch, which deletes the machines",
-    PushResult.RECORDED: "the new code is in the bucket; the next machine takes it (`tpuctl watch` makes one)",
+    PushResult.RUNNING: "the job runs the new {news}",
+    PushResult.DONE: "the job is done with the new {news}; next: tpuctl watch, which deletes the machines",
+    PushResult.RECORDED: "the new {news} will be on the next machine (`tpuctl watch` makes one)",
 }
 
 
@@ -21,4 +21,4 @@ def show(pushed: Pushed, *, as_json: bool) -> None:
         for line in pushed.plan:
             put(f"~ {line}")
     else:
-        say(WORDS[pushed.result])
+        say(WORDS[pushed.result].format(news=pushed.news))

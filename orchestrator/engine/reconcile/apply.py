@@ -32,7 +32,7 @@ from orchestrator.errors import (
     UsageError,
 )
 from orchestrator.planning.intended_record import intended
-from orchestrator.planning.job import latest_try, push_mark
+from orchestrator.planning.job import AFTER_PUSH, latest_try, push_mark
 from orchestrator.planning.sidecars import with_settings
 from orchestrator.planning.tpu.next_zone import quota_wait
 from orchestrator.planning.tpu.on_demand import refusal_of
@@ -40,8 +40,6 @@ from orchestrator.planning.tpu.race import accepted, refused
 
 REMOTE_PAUSE = 3.0
 """Seconds before unreachable machines are tried again."""
-AFTER_PUSH = 30.0
-"""Seconds that a job which was started over SSH has to report, before SSH is tried again."""
 UNCHANGED = "no TPU was created"
 
 
@@ -281,7 +279,7 @@ class Actor:
         record = self._records.current
         artifacts = find_artifacts(record, self._deployment.bundles, self._cloud.store)
         text = deliver(self._cloud, self._blueprint, artifacts, record, node, world, change)
-        mark = push_mark(self._blueprint.spec, record)
+        mark = push_mark(record)
         pause = self._clock.now() + AFTER_PUSH
         self._records.update_later(
             lambda record: replace(
