@@ -180,7 +180,7 @@ class JobSpec:
     data: Mapping[str, str] = field(default_factory=dict)
     """Data for the job: path in the source folder, and the local path or gs:// folder to copy from."""
     setup: str = ""
-    """Shell command run once on each machine for each new code, and after it was changed, before the job."""
+    """Shell command run before the job, once for new code or a new setup."""
     warm_start: bool = True
     """Keep in the bucket what setup installs and what XLA compiles, and bring it back on the next machine."""
     caches: tuple[str, ...] = ()
