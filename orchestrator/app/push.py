@@ -25,7 +25,8 @@ from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_outcome import more_training
-from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM, job_digest, with_digest_of_today
+from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM
+from orchestrator.planning.job_digest import job_digest, with_digest_of_today
 
 OURS = frozenset({Kind.BUNDLE, Kind.JOB, Kind.SIDECARS})
 """What a push may change: code, job and sidecars, never a machine."""

@@ -22,7 +22,7 @@ from orchestrator.domain.machines.data_disks import DataDisk
 from orchestrator.domain.names import prefix_of
 from orchestrator.domain.spec import Spec
 from orchestrator.errors import UsageError
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from orchestrator.planning.sidecars import REQUIREMENTS, log_folder, sidecars
 from orchestrator.scripts.shipped import TEMPLATES, shipped
 

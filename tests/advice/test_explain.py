@@ -31,7 +31,7 @@ from orchestrator.domain.text.units import Duration
 from orchestrator.errors import Retry
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_state import deployment_state
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from orchestrator.planning.tpu.queued_tpu import merged
 from orchestrator.planning.update_record import update_record
 from tests.planning.worlds import NOW, heartbeat, node, record, spec, vm, world

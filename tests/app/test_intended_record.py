@@ -15,7 +15,7 @@ from orchestrator.engine.delete import closed
 from orchestrator.errors import Retry, TransientError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.intended_record import intended
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from tests.kit.records import changed
 from tests.planning.worlds import NOW, ZONE, heartbeat, record, spec, world
 

@@ -60,7 +60,7 @@ def test_a_job_that_gave_up_on_the_code_before_a_push_starts_again(changed, repo
     assert any(one.kind is Kind.NODE for one in plan.changes) is failed
 
 
-def test_a_push_is_done_when_the_machines_report_anew():
+def test_a_push_is_done_when_the_machines_have_reported_again():
     """A report from before would let it say that the new code runs."""
     for age, waits in ((11, True), (9, False)):
         observed = world(heartbeats=Present((heartbeat(phase=Phase.STOPPED, updated=NOW - age),)))

@@ -8,7 +8,7 @@ import pytest
 from orchestrator.config.load import load
 from orchestrator.contract.bucket.object_names import RECORD
 from orchestrator.domain.checksum import bytes_with_checksum, proven
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from tests.kit.cloud import PROJECT
 from tests.kit.machines import CloudMachines
 from tests.kit.user import User

@@ -25,7 +25,7 @@ from orchestrator.contract.bucket.manifest import parse
 from orchestrator.contract.machine_errors import DamagedError
 from orchestrator.domain.level import Level
 from orchestrator.domain.spec import BucketSpec, CheckpointSpec
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from orchestrator.scripts.render import (
     RAW_NAMES,
     _checkpoint_place,

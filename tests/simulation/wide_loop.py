@@ -19,7 +19,7 @@ from orchestrator.engine.publish.event_log import EventLog
 from orchestrator.engine.records.journal import Journal
 from orchestrator.engine.records.record_store import RecordStore
 from orchestrator.errors import LeaseHeldError, Retry, TpuctlError
-from orchestrator.planning.job import job_digest
+from orchestrator.planning.job_digest import job_digest
 from orchestrator.pricing.cost import hourly
 from orchestrator.pricing.cost_so_far import cost_so_far
 from tests.kit.wire import wired_cloud

@@ -27,7 +27,7 @@ from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import NotFoundError, TpuctlError, UsageError
 from orchestrator.google.bodies import ARM_MACHINES
 from orchestrator.planning.deployment_outcome import ALL_DONE, target_reached
-from orchestrator.planning.job import job_digest, with_digest_of_today
+from orchestrator.planning.job_digest import job_digest, with_digest_of_today
 from orchestrator.planning.tpu.race import newest_refused
 from orchestrator.planning.uncommitted import ended_uncommitted, uncommitted_end_text
 from orchestrator.private_folders import private_folder

@@ -18,7 +18,8 @@ from orchestrator.domain.record import (
 from orchestrator.domain.spec import Spec
 from orchestrator.domain.tpu_shape import unwanted
 from orchestrator.errors import Retry
-from orchestrator.planning.job import NARROW, Unreachable, is_reporting, job_digest, out_of_reach
+from orchestrator.planning.job import NARROW, Unreachable, is_reporting, out_of_reach
+from orchestrator.planning.job_digest import job_digest
 from orchestrator.planning.tpu.never_reported import (
     LateHeartbeat,
     late_heartbeat,
