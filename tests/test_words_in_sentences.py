@@ -70,6 +70,7 @@ SAY_INSTEAD = {
     r"only by the next tpuctl command|deletes the machines first": "nothing does it by itself; after 7d the next "
     "tpuctl command deletes what is left",
     r"write all but records": "machines write all but code, data sets and tpuctl's record",
+    r"only with its manifest|of the whole `ttl`": "once all its files have arrived; until watch.ttl",
     r"use the upper end": "a budget counts the highest price",
     r"\blimit (on|of) creates\b": "create budget",
     r"the agent restarted": "new code was installed",
