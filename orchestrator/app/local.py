@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from orchestrator.domain.names import deployment_of
 from orchestrator.emulator import control
 from orchestrator.emulator.address import Address, local_folder
 from orchestrator.emulator.machines.machine_image import described
 from orchestrator.emulator.machines.machine_python import interpreters
 from orchestrator.emulator.machines.machine_settings import Tools
 from orchestrator.emulator.start_options import Options, load_options, without_ports
-from orchestrator.errors import UsageError
+from orchestrator.errors import LocalCloudError, UsageError
 from orchestrator.scripts import uv_program
 
 
@@ -55,10 +56,15 @@ def _tools() -> Tools:
 
 @dataclass(frozen=True)
 class LocalStop:
-    """Whether the local cloud *ran* before it was stopped; with *emptied* all that was in it is gone."""
+    """
+    Whether the local cloud *ran* before it was stopped; with *emptied* all that was in it is gone.
+
+    *training* are the deployments whose TPUs ran until then.
+    """
 
     ran: bool
     emptied: bool = False
+    training: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """Return the result as `--json` prints it."""
@@ -104,7 +110,19 @@ class OddState:
 
 def stop_local() -> LocalStop:
     """Stop the local cloud and its machines. Disks and buckets stay."""
-    return LocalStop(control.stop())
+    training = _training()
+    return LocalStop(control.stop(), training=training)
+
+
+def _training() -> tuple[str, ...]:
+    """Return the deployments with a TPU that runs; none if the local cloud does not answer, which is ended too."""
+    try:
+        body = control.call("status") if control.running() else {}
+    except LocalCloudError:
+        return ()
+    runs = {machine["id"] for machine in body.get("machines", ()) if machine["running"]}
+    names = (tpu["name"] for tpu in body.get("tpus", ()) if runs & set(tpu["machines"]))
+    return tuple(sorted({deployment_of(name) for name in names}))
 
 
 def reset_local() -> LocalStop:

@@ -99,6 +99,11 @@ def incarnation_of(name: str, resource_labels: dict[str, str]) -> int | None:
     return int(match[1]) if match else None
 
 
+def deployment_of(name: str) -> str:
+    """Return the deployment of a TPU that `node_name` has named; of any other TPU its own name."""
+    return re.sub(r"-tpu-g\d+$", "", name)
+
+
 def is_given_back(resource_labels: Mapping[str, str]) -> bool:
     """Return whether the labels are those of an adopted resource that `down` gives back by default."""
     return resource_labels.get(ADOPTED_LABEL, "delete") != "delete"

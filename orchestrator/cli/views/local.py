@@ -6,7 +6,8 @@ from typing import Any
 import click
 
 from orchestrator.app.local import InjectedFaults, LocalStart, LocalStop, OddState, TakenAway
-from orchestrator.cli.console import print_json, say
+from orchestrator.cli.console import print_json, say, talk
+from orchestrator.domain.text.suggest import join
 
 
 def show_start(found: LocalStart, *, as_json: bool) -> None:
@@ -81,6 +82,9 @@ def show_stop(found: LocalStop, *, as_json: bool) -> None:
         say("the local cloud is gone with everything in it")
     else:
         say("the local cloud is stopped" if found.ran else "the local cloud was not running")
+        if found.training:
+            machines = f"the machines of {join(found.training, 'and')} stopped too"
+            talk(f"  {machines}; the next command on it starts them and the job again")
 
 
 def show_taken_away(found: TakenAway, *, as_json: bool) -> None:
