@@ -2,6 +2,9 @@
 
 import pytest
 
+from orchestrator.app.context.choice import Choice
+from orchestrator.app.deployment.session import Session
+from orchestrator.cli.views import event_lines
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.job_progress import ProgressLine, live_texts
 from orchestrator.contract.phase import Phase
@@ -44,3 +47,15 @@ def test_a_stop_has_its_reason_beside_it_and_tpuctl_does_not_claim_it(capsys):
     ]
     (report,) = stops.world.heartbeats.value
     assert live_texts(report, SPEC, 0.1, 0.2)[0].startswith(f"the job was asked to stop: {why}")
+
+
+def test_ages_in_the_live_line_are_by_the_clock_of_the_heartbeats(monkeypatch):
+    """They are times of the bucket; this computer's clock may be minutes before or behind."""
+    monkeypatch.setattr(event_lines, "wanted", lambda: True)
+    printer = EventPrinter()
+    Session(Choice(None, (), "local"), printer, SPEC).clock.set(T0 + 7.2)
+    with printer:
+        ProgressLine(printer, SPEC).show(observed(T0, step=200, rate=2.0), 0.1, 0.2)
+        drawn = printer._line.__rich__().plain
+    assert "last heartbeat 7 s ago" in drawn
+    assert "step 200 of 400, 1 min 32 s left" in drawn

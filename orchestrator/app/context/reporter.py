@@ -27,6 +27,9 @@ class Reporter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def use_clock(self, now: Callable[[], float]) -> None:
+        """Take the clock of all times that are reported: the bucket's, as this computer's may be wrong."""
+
     def __call__(self, event: Event) -> None:
         """Take an event; a repeated text is reported once."""
 

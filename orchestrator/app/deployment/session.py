@@ -114,6 +114,7 @@ class Session:
         self.path, self.spec = (path or Path(), spec) if spec else read_spec(choice)
         # Time to live and budget are measured with it, so setting the clock back must not extend them.
         self.clock = SteadyClock(SystemClock())
+        reporter.use_clock(self.clock.now)
         self.holder = this_process("down" if forgiving else "?", self.clock.now())
         self.catalog = catalog_for(choice.cloud)
 

@@ -90,6 +90,7 @@ class EventPrinter(Reporter):
         self._shorter: Sequence[str] = ()
         self._waits: dict[tuple[str, str], _Shown] = {}
         self._begun = 0.0
+        self._clock: Callable[[], float] = time.time
         self._advised: set[str] = set()
         self.spoke_at = 0.0
 
@@ -99,7 +100,7 @@ class EventPrinter(Reporter):
             from orchestrator.cli.views.live_line import LiveLine
 
             self._begun = time.time()
-            self._line = LiveLine(self.line_text, lambda: self.bar(time.time()))
+            self._line = LiveLine(self.line_text, lambda: self.bar(self.clock()), self.clock)
             self._line.start()
 
     def __exit__(
@@ -108,6 +109,14 @@ class EventPrinter(Reporter):
         if self._line is not None:
             self._line.stop()
             self._line = None
+
+    def use_clock(self, now: Callable[[], float]) -> None:
+        """Take the clock of the times that are reported."""
+        self._clock = now
+
+    def clock(self) -> float:
+        """Return the present time by the clock of what is reported: an age is between two times of one clock."""
+        return self._clock()
 
     @property
     def activity(self) -> str:
@@ -209,7 +218,8 @@ class EventPrinter(Reporter):
             parts.append(now)
         if self._now and self._heartbeat_at is not None:
             parts.append(f"last heartbeat {span_text(at - self._heartbeat_at)} ago")
-        seconds = f" ({span_text(at - self._begun)})" if self._begun else ""
+        # By the computer's clock: the other one is set to the bucket's in the middle of the first check.
+        seconds = f" ({span_text(at - self.clock() + time.time() - self._begun)})" if self._begun else ""
         # Cut: `fetch` shows file names here, which the job has chosen.
         return cut(", ".join(parts), 1000) or f"checking the cloud{seconds}"
 

@@ -18,15 +18,19 @@ REFRESH = 4.0
 
 class LiveLine:
     """
-    Draws *text* until stopped; calls it at each redraw, with the time and the room in characters.
+    Draws *text* until stopped; calls it at each redraw, with the time by *clock* and the room in characters.
 
     It is cut at the terminal's edge, never wrapped.
     """
 
     def __init__(
-        self, text: Callable[[float, int], str], share: Callable[[], tuple[float, str] | None] = lambda: None
+        self,
+        text: Callable[[float, int], str],
+        share: Callable[[], tuple[float, str] | None] = lambda: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._share = share
+        self._clock = clock
         console = Console(stderr=True, highlight=False)
         self._console = console
         self.blocks = console.encoding.startswith("utf")
@@ -55,7 +59,7 @@ class LiveLine:
     def __rich__(self) -> Text:
         frame = self._spinner.render(self._console.get_time())
         # One for the spinner, one for the blank, and one that stays free for the cursor.
-        words = Text(f" {self._text(time.time(), self._console.width - 3)}", style="dim")
+        words = Text(f" {self._text(self._clock(), self._console.width - 3)}", style="dim")
         # Never wrapped, because rich cannot erase a line that the terminal has wrapped.
         line = Text(no_wrap=True, overflow="ellipsis")
         line.append_text(frame if isinstance(frame, Text) else Text("-")).append_text(words)

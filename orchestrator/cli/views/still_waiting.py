@@ -54,6 +54,6 @@ class StillWaiting:
         if self._asks or now - max(self._said, self._printer.spoke_at) < SILENCE:
             return
         self._said = now
-        waits = self._printer.waits_text(time.time()) or self._printer.activity
+        waits = self._printer.waits_text(self._printer.clock()) or self._printer.activity
         after = f"still at work after {span_text(now - self._began)}"
         talk(f"{time.strftime('%H:%M:%S')}  {after}{f': {waits}' if waits else ''}")
