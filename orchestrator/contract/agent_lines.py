@@ -23,6 +23,13 @@ def attempt_text(incarnation: int, worker: int, attempt: int, origin: str, messa
     return f"TPU #{incarnation}, worker {worker}, attempt {attempt}: {origin} ({message})"
 
 
+def resume_text(path: str, folder: str) -> str:
+    """Return from which checkpoint the job goes on: *path*, in short if it is in the *folder* of its saves."""
+    inside = f"{path}/".startswith(f"{folder.rstrip('/')}/")
+    short = f"$TPUCTL_CHECKPOINT_DIR{path[len(folder.rstrip('/')) :]}" if inside else path
+    return f"checkpoint: {short} (also in $TPUCTL_RESUME)"
+
+
 def is_agent_line(line: str) -> bool:
     """Return whether a line begins and ends as the agent's do."""
     return line.startswith(BEGIN) and line.endswith(END)

@@ -114,6 +114,7 @@ def test_killed_machine_resumes_from_the_committed_step(lab: AgentLab) -> None:
     assert (heartbeat["phase"], heartbeat["resumed_from"], heartbeat["attempt"]) == ("done", committed, 1)
     assert f"begin after {committed}, asked for {committed}" in lab.log(incarnation=2)
     assert f"resume from step {committed} (the checkpoint is complete)" in lab.log(incarnation=2)
+    assert "checkpoint: $TPUCTL_CHECKPOINT_DIR/" in lab.log(incarnation=2)
 
 
 def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab) -> None:

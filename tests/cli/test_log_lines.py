@@ -15,6 +15,7 @@ from orchestrator.contract.agent_lines import (
     begins_attempt,
     ends_agent,
     is_agent_line,
+    resume_text,
 )
 from orchestrator.domain.events import Event
 from tests.kit.cloud import VirtualCloud
@@ -28,6 +29,20 @@ def test_the_help_says_why_since_prints_older_lines():
     said = " ".join((command.help or "").split())
     assert f"in files of {SEGMENT >> 10} kB" in said
     assert "so older lines may come first" in said
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "said"),
+    [
+        ("/m/checkpoints/step_5/a.npz", "/m/checkpoints", "$TPUCTL_CHECKPOINT_DIR/step_5/a.npz"),
+        ("/m/checkpoints", "/m/checkpoints/", "$TPUCTL_CHECKPOINT_DIR"),
+        ("/m/checkpoints-2/a.npz", "/m/checkpoints", "/m/checkpoints-2/a.npz"),
+        ("gs://b/checkpoints/5", "gs://b/checkpoints", "$TPUCTL_CHECKPOINT_DIR/5"),
+    ],
+)
+def test_a_checkpoint_in_the_folder_of_the_job_is_named_without_the_path_of_the_machine(path, folder, said):
+    """The job knows the folder by its variable; on the local cloud its path alone fills a screen."""
+    assert resume_text(path, folder) == f"checkpoint: {said} (also in $TPUCTL_RESUME)"
 
 
 def printed(capsys, *shown, as_json=False, numbered=False):

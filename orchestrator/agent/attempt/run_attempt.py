@@ -31,7 +31,7 @@ from orchestrator.agent.machine.emulator_guard import for_job, for_setup
 from orchestrator.agent.machine.processes import boot_id
 from orchestrator.agent.outcome import JobOutcome, JobOutcomeKind, UserCommand, outcome_of, with_last_line
 from orchestrator.agent.side_threads import SideThread, say
-from orchestrator.contract.agent_lines import attempt_text
+from orchestrator.contract.agent_lines import attempt_text, resume_text
 from orchestrator.contract.formats.base import Format
 from orchestrator.contract.machine_errors import AgentError
 from orchestrator.contract.phase import Phase
@@ -201,8 +201,7 @@ class AttemptRunner:
             say(note)
             context.log.say(note)
         if self._restored.path:
-            also = "the job finds this path in TPUCTL_RESUME too"
-            context.log.say(f"checkpoint: {self._restored.path} ({also})")
+            context.log.say(resume_text(self._restored.path, settings.checkpoints.folder))
         found = obstacles()
         for note in found:
             say(note)
