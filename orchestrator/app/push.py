@@ -112,11 +112,12 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
         if watcher is not None and watcher.alive:
             often = f"it looks every {session.spec.watch.poll}"
             reporter.say(f"waiting: {called(watcher.command)} lets the push go first ({often})")
+            reporter.now(f"waiting for {called(watcher.command)}")
         # The data was sent before taking the lease, since an upload of hours must not stop the watch.
         with (
             leaving("the job may run the old code or the new", "tpuctl push"),
-            session.holding_lease(PUSH),
             reporter,
+            session.holding_lease(PUSH),
         ):
             # Checked again under the lease, as the job may have ended during the upload.
             _must_run(session)

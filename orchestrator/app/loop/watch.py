@@ -227,20 +227,22 @@ def _let_pass(session: Session, held: LeaseHeldError) -> Paused:
 
     say(EventKind.PAUSED, f"paused for `tpuctl {held.asker}`; resuming afterwards")
     quiet, reported = 0, False
-    # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
-    while quiet < QUIET_POLLS:
-        note_paused(session.folder, session.holder, session.clock.now())
-        session.clock.wait(1.0)
-        try:
-            found = current(session.store)
-        except TransientError as error:
-            if not reported:
-                say(EventKind.WAITING, f"waiting: {error.message}")
-            quiet, reported = 0, True
-            continue
-        holds = found is not None and Holder.from_json(found.data).command == held.asker
-        alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER
-        quiet = 0 if holds and alive else quiet + 1
+    session.reporter.now(f"paused for `tpuctl {held.asker}`")
+    with session.reporter:
+        # Between its wish and its lease a push holds nothing, so one poll without a holder proves nothing.
+        while quiet < QUIET_POLLS:
+            note_paused(session.folder, session.holder, session.clock.now())
+            session.clock.wait(1.0)
+            try:
+                found = current(session.store)
+            except TransientError as error:
+                if not reported:
+                    say(EventKind.WAITING, f"waiting: {error.message}")
+                quiet, reported = 0, True
+                continue
+            holds = found is not None and Holder.from_json(found.data).command == held.asker
+            alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER
+            quiet = 0 if holds and alive else quiet + 1
     return paused
 
 
