@@ -86,7 +86,9 @@ def test_new_code_for_a_trained_model_buys_no_tpu(cloud):
     """The newest checkpoint has reached the target: `plan` and `up` say so, until the target is raised."""
     user = User(cloud, job__target_steps=60)
     finished(cloud, user)
-    watched = " ".join(user.run("watch", timeout=3600).err.split())
+    said = user.run("watch", timeout=3600).err
+    assert max(len(line) for line in said.partition("  next:")[2].splitlines()) <= 80
+    watched = " ".join(said.split())
     own = "and the number of steps in your program if it has one"
     assert f"to train further, raise job.target_steps {own}, then: tpuctl up" in watched
     user.down()

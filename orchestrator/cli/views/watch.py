@@ -1,14 +1,17 @@
 """Show how a watch ended, and where the loop runs."""
 
 from collections.abc import Sequence
+from textwrap import wrap
 
 from orchestrator.app.loop.on_vm import LoopOnVm
 from orchestrator.app.loop.watch import Watched
 from orchestrator.app.loop.watch_all import WatchResult
 from orchestrator.cli.console import print_json, say, talk
-from orchestrator.cli.views.summary import show_summary
+from orchestrator.cli.views.summary import WIDTH, show_summary
 from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.hints import OWN_STEPS
+
+_NEXT = "  next:  "
 
 
 def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
@@ -24,10 +27,11 @@ def show(done: Watched, *, unbilled: bool, as_json: bool) -> None:
     else:
         say(f"done: {done.message}", style="bold green")
         show_summary(done.summary, unbilled=unbilled)
-        talk("  next:  `tpuctl checkpoints fetch` copies the model to this computer")
+        talk(f"{_NEXT}`tpuctl checkpoints fetch` copies the model to this computer")
         talk("         `tpuctl down` deletes what is left")
-        talk(f"         to train further, raise job.target_steps {OWN_STEPS},")
-        talk("         then: tpuctl up")
+        further = f"to train further, raise job.target_steps {OWN_STEPS}, then: tpuctl up"
+        for line in wrap(further, WIDTH - len(_NEXT)):
+            talk(f"{' ' * len(_NEXT)}{line}")
 
 
 def say_names(names: Sequence[str]) -> None:
