@@ -74,15 +74,14 @@ def test_the_exit_code_tells_changes_on_demand(user):
 
 def test_a_plan_ends_with_the_next_command(user):
     """First a rehearsal, which costs nothing; later `up` alone, and nothing where there is nothing to do."""
-    up = "`tpuctl up` makes it"
-    rehearse = f"  next:  `tpuctl rehearse` tries the job on this computer, with preemptions; {up}"
+    rehearse = "  next:  `tpuctl rehearse` tries it here under preemptions, then: tpuctl up"
     assert rehearse in user.run("plan").err.splitlines()
     assert "next:" not in user.run("plan", "--json").err
     user.up()
     assert "next:" not in user.run("plan").err
     user.edit(tpu__type="v5litepod-8")
     user.write("train.py", "print('other')\n")
-    assert f"  next:  {up}" in user.run("plan").err.splitlines()
+    assert "  next:  tpuctl up" in user.run("plan").err.splitlines()
     assert "next:" not in user.run("plan", "--output", str(user.folder / "plan.json")).err
 
 

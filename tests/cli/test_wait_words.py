@@ -28,7 +28,7 @@ def test_a_wait_is_no_change_and_a_last_report_is_no_work(user):
     assert (lost["waits_for"], lost["next_changes"][0].partition(":")[0]) == ([], "delete TPU demo-tpu-g1")
     assert (lost["next_pass_in_s"], lost["watch_poll_s"]) == (None, 60.0)
     status, explained = user.run("status").out, user.run("explain").out
-    assert "\nworker 0     last report: run, step 0, " in status
+    assert "\nworker 0     last report: runs, step 0, " in status
     assert "\njob: stopped with its TPU\n" in explained
 
     user.cloud.change(stockouts=frozenset({"europe-west4-b/spot"}))

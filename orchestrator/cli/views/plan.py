@@ -85,13 +85,9 @@ def _next(found: Planned) -> str:
         return ""
     if found.preview.spec.fleet:
         return "tpuctl fleet up"
-    up = "`tpuctl up` makes it"
     # What runs already has shown what a rehearsal would.
-    return (
-        up
-        if found.from_cloud
-        else f"`tpuctl rehearse` tries the job on this computer, with preemptions; {up}"
-    )
+    first = "`tpuctl rehearse` tries it here under preemptions, then: "
+    return f"{'' if found.from_cloud else first}tpuctl up"
 
 
 def render(
