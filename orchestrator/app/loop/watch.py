@@ -16,6 +16,7 @@ from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
+from orchestrator.app.this_computer.holder import woken_by_others
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present
@@ -268,7 +269,7 @@ def _passes(
     # Notifications before the display. An error in one of these does not stop the others.
     also = (session.notifier.take_pass, show, publication.after)
     try:
-        with screen.graceful_stop(stop):
+        with screen.graceful_stop(stop), woken_by_others(loop.wake):
             # The loop on the VM ends with the stop of its own machine, so it reports that first.
             until = lambda result: on_vm and _stops_vm(result)  # noqa: E731
             return (yield from passes_to_the_end(loop, session.deployment, *also, until=until))

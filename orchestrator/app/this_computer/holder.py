@@ -2,11 +2,19 @@
 
 import getpass
 import os
+import signal
 import socket
+import threading
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from orchestrator.app.context.signals import handled
 from orchestrator.domain.lease import Holder
+
+WAKE_SIGNAL = signal.SIGURG
+"""Sent to a loop by a command that waits for it; a process that does not handle this signal ignores it."""
 
 
 def this_process(command: str, now: float, yields: tuple[str, ...] = ()) -> Holder:
@@ -30,6 +38,25 @@ def process_ended(holder: Holder) -> bool:
     except PermissionError:
         return False
     return _is_zombie(holder.pid)
+
+
+def wake_process(holder: Holder) -> None:
+    """Ask a loop on this computer to look for wishes now, not at its next poll."""
+    # An id of another boot or namespace would be another process; this signal harms none.
+    if holder.pid > 0 and (holder.boot, holder.space) == _system():
+        with suppress(OSError):
+            os.kill(holder.pid, WAKE_SIGNAL)
+
+
+@contextmanager
+def woken_by_others(wake: threading.Event) -> Iterator[None]:
+    """Set *wake* whenever a command on this computer waits for this process."""
+    # Python delivers signals to the main thread only, which a program of the user's own may keep for itself.
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with handled((WAKE_SIGNAL,), lambda *_: wake.set()):
+        yield
 
 
 def _is_zombie(pid: int) -> bool:

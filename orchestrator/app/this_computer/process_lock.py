@@ -6,6 +6,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from orchestrator.app.this_computer.holder import wake_process
 from orchestrator.domain.lease import PUSH, YIELD_TIMEOUT, Holder
 from orchestrator.errors import LeaseHeldError
 from orchestrator.private_folders import private_folder
@@ -31,6 +32,7 @@ def only_here(folder: Path, me: Holder, wish: Callable[[], None]) -> Iterator[No
         if me.command not in holder.yields:
             raise _busy(holder) from None
         wish()
+        wake_process(holder)
         try:
             lock.acquire(timeout=YIELD_TIMEOUT)
         except Timeout:
