@@ -48,11 +48,12 @@ class UserCommand(enum.Enum):
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """The meaning of a job's end and the reason; *code* is the exit status, if there was one."""
+    """The meaning of a job's end and the reason; *code* is the exit status, *line* the last one printed, if any."""
 
     kind: JobOutcomeKind
     message: str
     code: Optional[int] = None
+    line: str = ""
 
 
 def outcome_of(
@@ -117,23 +118,24 @@ def settle(outcome: JobOutcome, *, committed: Optional[int], saved: bool, output
         return outcome
     found = _INFRASTRUCTURE.search(output)
     if found is None:
-        return replace(outcome, message=with_last_line(outcome.message, outcome.code, output))
+        return with_last_line(outcome, outcome.code, output)
     text = found[0].decode("utf-8", "replace")
     return JobOutcome(
         JobOutcomeKind.EXCUSED, f"{outcome.message}; the machine's fault: {text!r}", outcome.code
     )
 
 
-def with_last_line(message: str, exit_code: int, output: bytes) -> str:
-    """Add to the *message* of a failure the last line printed, which names the error in most programs."""
+def with_last_line(outcome: JobOutcome, exit_code: int, output: bytes) -> JobOutcome:
+    """Add to the message of a failure the last line printed, which names the error in most programs."""
     if not 0 < exit_code < FROM_SIGNAL:
-        return message
+        return outcome
     for line in reversed(output.decode("utf-8", "replace").splitlines()):
         text = "".join(one for one in line if one.isprintable()).strip()
         # Lines of the agent's own stand in the same log.
         if text and not is_agent_line(text):
-            return f"{message}: {text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
-    return message
+            last = f"{text[:LAST_LINE]}{'...' if len(text) > LAST_LINE else ''}"
+            return replace(outcome, message=f"{outcome.message}: {last}", line=last)
+    return outcome
 
 
 def describe(exit_code: int) -> str:

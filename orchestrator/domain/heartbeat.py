@@ -36,13 +36,19 @@ class Heartbeat:
     """That it ignores its checkpoint, and why; empty while nothing says so."""
     attempt: int = 0
     attempt_message: str = ""
-    """Why the attempt began; an older agent does not say."""
+    """Why the attempt began where it did, besides what follows; an older agent does not say."""
+    ended_message: str = ""
+    """How the attempt before failed; empty if it did not, or by an older agent, which tells it in the one above."""
+    aside_message: str = ""
+    """Which checkpoints newer than the one that was restored are set aside, and why."""
     attempts: int = 0
     """How often this machine has started the job."""
     failures: int = 0
     """Attempts in a row that brought no progress."""
     failure_message: str = ""
     """How the last of them failed; an older agent does not say."""
+    failure_line: str = ""
+    """The last line that the job printed then, which names the error in most programs; empty if none does."""
     exit_code: int | None = None
     rate: float | None = None
     """Steps per second."""

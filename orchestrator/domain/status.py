@@ -200,10 +200,11 @@ class DeploymentStatus:
     The status of a deployment; the order of the fields is that of the keys in JSON.
 
     *checkpoint_step* is that of the newest checkpoint with a part of every worker, *resumes_from* the step from
-    which a job without a running TPU goes on. *refusal_hint* is what cures the refusal of a TPU or VM that waiting
-    does not cure. *next_changes* are what the next pass does, *waits_for* why it does nothing yet. *watch_on_vm*
-    says that the deployment file wants the loop on the VM, *watch_poll_s* how often it wants a pass. Fields with a
-    default are those that an earlier release did not publish.
+    which a job without a running TPU goes on. *refusal_hint* is what cures the refusal of a TPU or VM that
+    waiting does not cure, *aside_message* which newer checkpoints the attempt skips. *next_changes* are what
+    the next pass does, *waits_for* why it does nothing yet. *watch_on_vm* says that the deployment file wants
+    the loop on the VM, *watch_poll_s* how often it wants a pass. Fields with a default are those that an
+    earlier release did not publish.
     """
 
     name: str
@@ -215,6 +216,7 @@ class DeploymentStatus:
     uncommitted_message: str = ""
     ignored_message: str = ""
     failing_message: str = ""
+    aside_message: str = ""
     refusal_hint: str = ""
     rescued_message: str = ""
     incarnation: int

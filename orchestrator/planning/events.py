@@ -19,11 +19,17 @@ from orchestrator.planning.uncommitted import has_no_steps, lost_text
 
 MAX_ATTEMPT = 400
 """Most characters of the event of an attempt: the job's own words are part of it."""
+MAX_END = 240
+"""Most characters of how the attempt before ended: where the next one began must find room as well."""
 TASK_GOES_ON = "a task that ran there goes on elsewhere, from its newest checkpoint"
 
 
-def events_of(before: Record, after: Record, world: World) -> Iterator[Event]:
-    """Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, an attempt, a refusal."""
+def events_of(before: Record, after: Record, world: World, failures: int) -> Iterator[Event]:
+    """
+    Yield an event for each difference: TPU READY, VM RUNNING, maintenance announced, an attempt, a refusal.
+
+    *failures* is `job.failures`.
+    """
     number, now = after.node.incarnation, world.observed_at
     new = after.first_seen.keys() - before.first_seen.keys()
     node = current_node(world, after)
@@ -38,17 +44,22 @@ def events_of(before: Record, after: Record, world: World) -> Iterator[Event]:
         yield Event(now, EventKind.MAINTENANCE, text, {"incarnation": number})
     again = later_attempt(world, after)
     if again is not None and of_attempt(number, again.attempt) in new:
-        yield Event(
-            now, EventKind.ATTEMPT, _attempt_text(again), {"incarnation": number, "attempt": again.attempt}
-        )
+        text = cut(_attempt_text(again, failures), MAX_ATTEMPT)
+        yield Event(now, EventKind.ATTEMPT, text, {"incarnation": number, "attempt": again.attempt})
     for refusal in after.refusals[len(before.refusals) :]:
         text = f"refused in {refusal.zone} ({refusal.retry.value}): {refusal.text}"
         yield Event(now, EventKind.REFUSED, text, {"zone": refusal.zone, "retry": refusal.retry.value})
 
 
-def _attempt_text(heartbeat: Heartbeat) -> str:
-    """Return which attempt began, from where, and how the one before ended, as far as its report says so."""
+def _attempt_text(heartbeat: Heartbeat, failures: int) -> str:
+    """Return how the attempt before failed, if it did, and which one began, from where and why there."""
     where = "at the beginning" if heartbeat.resumed_from is None else f"from step {heartbeat.resumed_from}"
+    if heartbeat.ended_message:
+        count = f" ({heartbeat.failures} of {failures})" if heartbeat.failures else ""
+        end = cut(heartbeat.ended_message, MAX_END)
+        why = "; ".join(filter(None, (heartbeat.aside_message, heartbeat.attempt_message)))
+        failed = f"attempt {heartbeat.attempt - 1} failed{count} on TPU #{heartbeat.incarnation}: {end}"
+        return f"{failed}; attempt {heartbeat.attempt} began {where}{f' ({why})' if why else ''}"
     # An older agent tells only of failures without progress, and beside them why an older checkpoint was chosen.
     texts = (
         (heartbeat.attempt_message,)
@@ -57,7 +68,7 @@ def _attempt_text(heartbeat: Heartbeat) -> str:
     )
     reasons = dict.fromkeys(text for text in texts if text)
     text = f"attempt {heartbeat.attempt} of the job began on TPU #{heartbeat.incarnation}, {where}"
-    return cut(f"{text}: {'; '.join(reasons)}" if reasons else text, MAX_ATTEMPT)
+    return f"{text}: {'; '.join(reasons)}" if reasons else text
 
 
 def preemption(spec: Spec, before: Record, after: Record, world: World) -> Event | None:

@@ -16,6 +16,7 @@ from orchestrator.domain.plan import Kind
 from orchestrator.domain.record import Record
 from orchestrator.domain.status import DeploymentState, DeploymentStatus
 from orchestrator.domain.text.amounts import progress_percent, rate_text, saved_text, span_text
+from orchestrator.planning.failing import JOB_FAILS
 from orchestrator.pricing.cost_breakdown import CostBreakdown
 from orchestrator.pricing.use_spans import Use, UseSpan, use_spans
 from orchestrator.report import charts
@@ -168,6 +169,7 @@ def _head(facts: PageFacts) -> dict[str, Any]:
         headline = "`tpuctl down` has run: nothing exists that is billed but the data, which is kept"
     if not headline:
         headline = "the job runs" if status.workers else "nothing runs"
+    headline = JOB_FAILS if status.failing_message and not outcome else headline
     # Between two failures, and without its checkpoint, a job runs as any other.
     trouble = "" if outcome else status.failing_message or status.ignored_message
     reported = [w.checkpoint_step for w in status.workers if w.checkpoint_step is not None]

@@ -149,7 +149,7 @@ CASES = {
     "job.uncommitted": (
         "job", observed(**report(uncommitted="ckpt.pt", uncommitted_place="checkpoints")), "but in no checkpoint",
     ),
-    "job.failing": ("job", observed(**report(failures=2, failure_message="exit 1")), "2 attempts in a row failed"),
+    "job.failing": ("job", observed(**report(failures=2, failure_message="exit 1")), "2 of 5 attempts in a row"),
     "job.ignores-checkpoint": ("job", observed(**report(ignored_message="step 50 is restored")), "step 50 is"),
     "saves.auto": (
         "saves",

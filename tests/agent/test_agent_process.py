@@ -137,7 +137,7 @@ def test_killed_agent_is_followed_by_one_that_kills_its_job_first(lab: AgentLab)
     assert "the agent was killed" in lab.attempts()[1]["reason"]
     heartbeat = machine.heartbeat()
     assert heartbeat["attempts"] == 2
-    assert heartbeat["attempt_message"].startswith("the agent was killed")
+    assert heartbeat["ended_message"] == "the agent was killed"
     # The report of an agent that is new, as after a push, still says when the job trained before.
     ((attempt, began, until, start, reached),) = heartbeat["trained"]
     assert (attempt, start) == (1, 0)

@@ -142,12 +142,20 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -
         CHECKPOINT_FORMAT="orbax", CHECKPOINT_DIR="gs://lab-bucket/checkpoints", COMMAND=command, FAILURES=4
     ).start()
     one.until(lambda: one.status().get("resumed_from") == 30 and one.status()["phase"] == "run", "30 again")
-    reported = one.status()["message"]
+    status = one.status()
     go.touch()
     assert one.wait() == 0
 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30]
-    assert "2 attempts in a row from step 40 failed alike, so attempt 3 is from step 30" in reported
+    reported = status["aside_message"]
+    assert reported.startswith(
+        "step 40 is set aside, not deleted: 2 attempts in a row from it failed alike. "
+    )
+    assert status["failure_line"] == "from 40"
+    assert (status["ended_message"], status["attempt_message"]) == (
+        "the job exited with status 9: from 40",
+        "",
+    )
     assert "finds step 40 in gs://lab-bucket/checkpoints all the same" in reported
     assert (one.heartbeat()["phase"], one.heartbeat()["committed_step"]) == ("done", 30)
     assert "from 40\n" in lab.log()
@@ -168,10 +176,7 @@ def test_going_back_in_the_bucket_that_does_not_help_is_given_up(lab: AgentLab) 
     assert [one["resume_step"] for one in lab.attempts()] == [40, 40, 30, 30, 20, 20]
     assert one.heartbeat()["phase"] == "failed"
     assert one.heartbeat()["message"].startswith(
-        "6 attempts in a row without progress; the last: the job exited"
-    )
-    assert one.heartbeat()["message"].endswith(
-        "; from an older checkpoint it failed too, so the newest is used again"
+        "6 attempts in a row without progress, also from an older checkpoint; the last: the job exited"
     )
     assert lab.names("checkpoints/") == before
 
@@ -201,7 +206,11 @@ def test_checkpoints_come_back_when_going_back_did_not_help(lab: AgentLab) -> No
     second = machine(lab, "torch", "m1", INCARNATION=2, COMMAND="exit 5", FAILURES=4).run_to_end()
 
     assert second.heartbeat()["phase"] == "failed"
-    assert "from an older checkpoint it failed too" in second.heartbeat()["message"]
+    assert second.heartbeat()["message"] == (
+        "4 attempts in a row without progress, also from an older checkpoint; the last: the job exited with "
+        "status 5"
+    )
+    assert second.heartbeat()["aside_message"] == ""
     assert [one["resume_step"] for one in lab.attempts(2)] == [40, 40, 30, 30]
     assert lab.manifests() == before
     assert not [name for name in lab.names("checkpoints/") if name.endswith(".suspect")]

@@ -12,15 +12,19 @@ from tests.cli.test_views import SPEC, T0, lines, observed
 from tests.planning.worlds import heartbeat
 
 WHY = "the job exited with status 1: ValueError: shapes do not match"
-FAILS = {"failures": 3, "failure_message": WHY}
-SAID = f"3 attempts in a row failed without progress; the last: {WHY}; the job is given up after 5 (job.failures)"
+SHORT = "ValueError: shapes do not match"
+SAID = f"3 of 5 attempts in a row brought no progress (job.failures); the last: {WHY}"
+FAILS = {"failures": 3, "failure_message": WHY, "failure_line": SHORT}
+ASIDE = "step 1000 is set aside, not deleted: 2 attempts in a row from it failed alike"
 
 
 def test_the_reason_stays_while_the_next_attempt_runs():
     """Of several workers the one with the most failures counts; a job that has ended has its own message."""
     assert failing_text((heartbeat(), heartbeat(worker=1, **FAILS)), 5) == SAID
     once = failing_text((heartbeat(failures=1, failure_message=WHY),), 5)
-    assert once.startswith(f"the last attempt failed without progress: {WHY};")
+    assert once.startswith(
+        "1 of 5 attempts in a row brought no progress (job.failures); the last: the job exited"
+    )
     assert failing_text((heartbeat(failure_message=WHY),), 5) == ""
     assert failing_text((heartbeat(phase=Phase.FAILED, **FAILS),), 5) == ""
 
@@ -34,7 +38,7 @@ def test_status_says_that_the_job_fails_and_to_mend_it():
         return [row for row in rows if row.startswith(("state", "next"))]
 
     assert shown()[0] == "state        running"
-    assert shown(failing_message=SAID) == [f"state        running: {SAID}", f"next         {MEND_JOB}"]
+    assert shown(failing_message=SAID) == [f"state        the job fails: {SAID}", f"next         {MEND_JOB}"]
     waits = [{"what": "job", "message": "not running yet"}]
     assert f"next         {MEND_JOB}" in shown(failing_message=SAID, state="starting", waits_for=waits)
     alone = shown(failing_message=SAID, watcher=None, next_pass_in_s=None)
@@ -45,13 +49,45 @@ def test_watch_says_it_in_the_live_line_first_and_in_its_lines(capsys):
     """How often, the live line also why; nothing of a machine that is gone."""
     printer = EventPrinter()
     ProgressLine(printer, SPEC).show(observed(T0, step=45, rate=2.0, **FAILS), 0.1, 0.2)
-    assert printer.line_text(T0).startswith(f"failed 3 of 5 times in a row: {WHY}, ")
+    assert printer.line_text(T0).startswith(f"failed 3 of 5 times: {SHORT}, ")
     assert lines(capsys)[0].endswith(", TPU #1, failed 3 of 5 times in a row")
     ProgressLine(printer, SPEC).show(observed(T0, message=WHY, **FAILS), 0.1, 0.2)
-    assert WHY not in lines(capsys)[0], "the event of the next attempt has it"
+    assert SHORT not in lines(capsys)[0], "the event of the next attempt has it"
     gone = observed(T0, step=45, **FAILS)
     ProgressLine(printer, SPEC).show(type(gone)(_without_tpus(gone.world), gone.plan), 0.1, 0.2)
-    assert WHY not in printer.line_text(T0) + lines(capsys)[0]
+    assert SHORT not in printer.line_text(T0) + lines(capsys)[0]
+
+
+def test_the_phases_between_two_failures_are_no_lines_of_watch(capsys):
+    """Each would say again that it fails; the end of it is one, and so is the job's first line on another TPU."""
+    line = ProgressLine(EventPrinter(), SPEC)
+    for one in [
+        observed(T0, step=45),
+        observed(T0, phase=Phase.RESTORE, message=WHY, **FAILS),
+        observed(T0, step=40, **FAILS),
+        observed(T0, phase=Phase.RESTORE, message=WHY, **FAILS),
+        observed(T0, step=40, **FAILS),
+        observed(T0, step=55),
+    ]:
+        line.show(one, 0.1, 0.2)
+    first, last = lines(capsys)
+    assert ("step 45" in first, "step 55" in last) == (True, True)
+    ProgressLine(EventPrinter(), SPEC).show(observed(T0, phase=Phase.RESTORE, **FAILS), 0.1, 0.2)
+    assert "the job starts again" in lines(capsys)[0]
+
+
+def test_status_says_how_the_job_fails_once_and_what_is_set_aside_beside_the_checkpoint():
+    """Not once more as what its worker says."""
+    workers = [{**worker, "message": WHY, "phase": "restore"} for worker in body().as_dict()["workers"]]
+    shown = " ".join(
+        row.text
+        for row in status_rows(
+            body(failing_message=SAID, aside_message=ASIDE, workers=workers), unbilled=True, width=0
+        )
+    )
+    assert shown.count(SHORT) == 1
+    assert f"; {ASIDE}" in shown
+    assert shown.count("starts again") == 1 + len(workers)
 
 
 def _without_tpus(world):

@@ -12,6 +12,7 @@ from tests.planning.worlds import NOW, heartbeat, node, record, world
 
 CRASHED = "the job exited with status 1: CUDA: out of memory"
 GOING_BACK = "checkpoint: 2 attempts in a row from step 1000 failed alike, so this one is from step 950"
+ASIDE = "step 1000 is set aside, not deleted: 2 attempts in a row from it failed alike"
 
 
 def shown(attempt, **more):
@@ -24,13 +25,29 @@ def said(before, *worlds):
     found = []
     for one in worlds:
         after = update_record(before, one)
-        found += [event for event in events_of(before, after, one) if event.kind == EventKind.ATTEMPT]
+        found += [event for event in events_of(before, after, one, 5) if event.kind == EventKind.ATTEMPT]
         before = decode(encode(after, "demo"), "demo")
     return found
 
 
+def test_how_an_attempt_failed_is_said_of_that_attempt_and_before_the_next_one():
+    """How often of `job.failures`, and how; then where the next one began. A long reason leaves room for that."""
+    first, second, third, fourth = said(
+        record(),
+        shown(2, ended_message=CRASHED),
+        shown(3, ended_message=CRASHED, failures=2, aside_message=ASIDE),
+        shown(4, ended_message="x" * 2000, failures=3),
+        shown(5, attempt_message="new code was installed"),
+    )
+    assert first.message == f"attempt 1 failed on TPU #1: {CRASHED}; attempt 2 began from step 950"
+    began = f"attempt 3 began from step 950 ({ASIDE})"
+    assert second.message == f"attempt 2 failed (2 of 5) on TPU #1: {CRASHED}; {began}"
+    assert third.message.endswith("x...; attempt 4 began from step 950")
+    assert fourth.message == "attempt 5 of the job began on TPU #1, from step 950: new code was installed"
+
+
 def test_each_new_attempt_is_an_event_with_its_reason():
-    """How the last one failed, and why it goes back to an older checkpoint."""
+    """By an older agent: how the last one failed, and why it goes back to an older checkpoint."""
     first, second = said(
         record(),
         shown(1),

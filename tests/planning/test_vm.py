@@ -97,7 +97,7 @@ def test_a_vm_that_becomes_running_is_an_event_once_and_again_after_a_stop():
         found = world(vm=observed, observed_at=NOW + seconds)
         after = update_record(record, found)
         texts += [
-            (seconds, one.message) for one in events_of(record, after, found) if one.kind == "vm-running"
+            (seconds, one.message) for one in events_of(record, after, found, 5) if one.kind == "vm-running"
         ]
         record = decode(encode(after, "mine"), "mine")
     text = "VM demo-vm is RUNNING in us-central1-a"

@@ -242,7 +242,7 @@ def test_a_heartbeat_holds_no_secret(tmp_path):
     heartbeat.set(message="failed with the-secret-value")
     heartbeat.warn("logs", "hf_" + "Q" * 34)
     assert heartbeat.body()["message"] == "failed with [masked: wandb]; logs: [masked: a Hugging Face token]"
-    for key in ("failure_message", "attempt_message"):
+    for key in ("failure_message", "attempt_message", "ended_message", "aside_message", "failure_line"):
         heartbeat.set(**{key: "exit 1: the-secret-value"})
         assert heartbeat.body()[key] == "exit 1: [masked: wandb]"
 

@@ -36,7 +36,7 @@ def test_a_save_that_the_program_cannot_read(lab):
     aside = "set aside: every start from it ended alike"
     lab.wait_for("the bad save set aside", lambda: aside in lab.tpuctl("checkpoints").out)
     lab.wait_for("a start from an older save", lambda: "with 1 states" in lab.logs(2))
-    why = f"2 attempts in a row from step {newest} failed alike, so attempt 3 is from step "
+    why = f"step {newest} is set aside, not deleted: 2 attempts in a row from it failed alike"
     lab.wait_for("the reason", lambda: why in _words(lab.tpuctl("status").out))
     assert why in _words(lab.tpuctl("explain").out)
     assert f"checkpoints/{newest:08d}/g1/w0/ckpt.pt" in lab.objects("checkpoints/")

@@ -327,7 +327,7 @@ def _heartbeat(heartbeat: Heartbeat, last: str) -> Evidence:
     if heartbeat.ignored_message:
         parts.append(f"step {heartbeat.resumed_from} restored, first step {heartbeat.began_step}")
     parts += [f"attempt {heartbeat.attempts}"] if heartbeat.attempts > 1 else []
-    parts += [heartbeat.message] if heartbeat.message else []
+    parts += [text for text in (heartbeat.aside_message, heartbeat.message) if text]
     return Evidence("heartbeat", heartbeat.updated, ", ".join(parts))
 
 

@@ -27,7 +27,9 @@ class Attempt:
 
     *failures* counts consecutive attempts without progress, *excused* those among them that were not the job's
     fault, *same* the last ones with the same exit status *code*. *suspects* are the checkpoints (step,
-    incarnation) set aside since the last progress.
+    incarnation) set aside since the last progress. *ended* is how the attempt before failed, *ended_line* the last
+    line that it printed, *passed_over* which
+    newer checkpoints are not complete; both are in *message* too.
     """
 
     attempt: int
@@ -40,6 +42,9 @@ class Attempt:
     code: Optional[int] = None
     same: int = 0
     suspects: Tuple[Tuple[int, int], ...] = ()
+    ended: str = ""
+    ended_line: str = ""
+    passed_over: str = ""
 
     @property
     def reached(self) -> Optional[int]:

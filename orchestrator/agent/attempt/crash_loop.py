@@ -67,14 +67,15 @@ def newest_but(
     return next((one for one in complete if (one.step, one.incarnation) not in suspects), None)
 
 
-def going_back_text(attempt: Attempt, folder: str) -> str:
+def aside_text(attempt: Attempt, folder: str) -> str:
     """Return which checkpoints an attempt skips, "" for none; *folder* is the job's prefix in the bucket."""
     if not attempt.suspects:
         return ""
     steps = " and ".join(f"step {step}" for step, _ in attempt.suspects)
+    one = len(attempt.suspects) == 1
     text = (
-        f"{ALIKE} attempts in a row from {steps} failed alike, so attempt {attempt.attempt} is from step "
-        f"{attempt.resume_step}; nothing is deleted"
+        f"{steps} {'is' if one else 'are'} set aside, not deleted: {ALIKE} attempts in a row from "
+        f"{'it' if one else 'each'} failed alike"
     )
     if all(incarnation >= 0 for _, incarnation in attempt.suspects):
         return text
@@ -84,9 +85,8 @@ def going_back_text(attempt: Attempt, folder: str) -> str:
     )
 
 
-def put_back(checkpoints: BucketCheckpoints, attempt: Attempt) -> str:
-    """Put the attempt's suspects back and return a sentence about it, "" if there were none."""
+def put_back(checkpoints: BucketCheckpoints, attempt: Attempt) -> None:
+    """Put the attempt's suspects back."""
     for step, incarnation in attempt.suspects:
         if incarnation >= 0:
             checkpoints.put_back(step, incarnation)
-    return "; from an older checkpoint it failed too, so the newest is used again" if attempt.suspects else ""

@@ -119,7 +119,7 @@ class Finish:
                 committed = newest.step if newest is not None else None
                 if committed is not None:
                     # The last attempt may have begun from an older one; the next start is from the newest.
-                    self._context.heartbeat.set_newest(committed)
+                    self._context.heartbeat.set_newest(committed, aside_message="")
         gone_by = (end_requests.ended_at or clock.monotonic()) + RESCUE
         seconds = max(LEAST, gone_by - clock.monotonic()) if notice else MAX_RESCUE
         moment = RescueMoment.NOTICE if notice else RescueMoment.FAILED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Optional, Tuple
 
 from orchestrator.agent.agreement.attempts import Attempt, next_attempt
@@ -33,7 +34,7 @@ class NextAttempt:
         """
         context = self._context
         if counted:
-            context.heartbeat.set(failure_message=outcome.message)
+            context.heartbeat.set(failure_message=outcome.message, failure_line=outcome.line)
         latest = context.patiently("read the gang", context.attempts.latest)
         # All workers get here when a job ends. The first one creates the attempt and the others join it.
         if latest is not None and latest.attempt > attempt.attempt:
@@ -58,7 +59,12 @@ class NextAttempt:
         newest, chosen_by = self._newest(attempt if counted else None)
         message = f"{outcome.message}; {chosen_by}" if chosen_by else outcome.message
         excused = outcome.kind is JobOutcomeKind.EXCUSED
-        return next_attempt(attempt, newest, message, self._settings.worker, counted, excused, outcome.code)
+        wanted = next_attempt(attempt, newest, message, self._settings.worker, counted, excused, outcome.code)
+        # That the chosen one is complete is no news.
+        passed_over = chosen_by[len(newest.message) :].lstrip("; ") if newest is not None else chosen_by
+        if not counted:
+            return wanted
+        return replace(wanted, ended=outcome.message, ended_line=outcome.line, passed_over=passed_over)
 
     def _newest(self, attempt: Optional[Attempt]) -> Tuple[Optional[CompleteCheckpoint], str]:
         """Return the newest checkpoint to resume from, and why; a suspect of *attempt* only after new progress."""
@@ -87,13 +93,10 @@ class NextAttempt:
         missing = None if outcome.code is None else silent_peer(self._context, attempt.attempt)
         if missing is not None:
             return f"worker {missing} is silent; the job is tried until its machine is replaced"
-        tried = self._context.patiently(
-            "put suspects back", lambda: put_back(self._context.checkpoints, wanted)
-        )
-        count = f"{wanted.failures} attempts in a row without progress; the last: "
-        text = f"{count if wanted.failures > 1 else ''}{outcome.message}{tried}"
-        # It told where the last attempt began, which contradicts the end of going back.
-        self._context.heartbeat.forget_warning("checkpoint")
+        self._context.patiently("put suspects back", lambda: put_back(self._context.checkpoints, wanted))
+        older = ", also from an older checkpoint" if wanted.suspects else ""
+        count = f"{wanted.failures} attempts in a row without progress{older}; the last: "
+        text = f"{count if wanted.failures > 1 else ''}{outcome.message}"
         self._context.patiently("give up", lambda: self._context.attempts.give_up(text))
         raise AgentMustEnd(Ending(EndingKind.GAVE_UP, text))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Optional, TypeVar
@@ -11,7 +12,7 @@ from typing import Any, Mapping, Optional, TypeVar
 from orchestrator.agent.agreement.attempts import Attempt
 from orchestrator.agent.attempt import attempt_record
 from orchestrator.agent.attempt.attempt_record import AttemptRecord
-from orchestrator.agent.attempt.crash_loop import going_back_text
+from orchestrator.agent.attempt.crash_loop import aside_text
 from orchestrator.agent.attempt.data import download_data
 from orchestrator.agent.attempt.job_process import JobProcess, job_environ
 from orchestrator.agent.attempt.last_commit import commit_in_time, conclude
@@ -71,10 +72,13 @@ class AttemptRunner:
             attempt.resume_step,
             phase=Phase.RESTORE,
             attempt=attempt.attempt,
-            attempt_message=attempt.message,
+            attempt_message=attempt.passed_over if attempt.ended else attempt.message,
+            ended_message=attempt.ended,
+            failure_line=attempt.ended_line if attempt.failures else "",
+            aside_message=aside_text(attempt, self._settings.checkpoints.folder),
             failures=attempt.failures,
             # Another worker's failure is only in the attempt.
-            failure_message=(context.heartbeat.get("failure_message") or attempt.message)
+            failure_message=(context.heartbeat.get("failure_message") or attempt.ended or attempt.message)
             if attempt.failures
             else "",
             resumed_from=attempt.resume_step,
@@ -90,7 +94,6 @@ class AttemptRunner:
             progress_from="",
             message="",
         )
-        context.heartbeat.warn("checkpoint", going_back_text(attempt, self._settings.checkpoints.folder))
         target = self._settings.target
         if self._target_reached(attempt):
             prove = partial(context.checkpoints.proven, attempt.resume_step, attempt.resume_incarnation)
@@ -184,9 +187,9 @@ class AttemptRunner:
             # Written after the setup: a kill in between runs the setup again, which it must tolerate.
             self._context.patiently("write the mark of the setup", lambda: write_atomically(mark, digest))
             return None
-        message = with_last_line(outcome.message, outcome.code or 0, self._context.log.tail())
+        found = with_last_line(outcome, outcome.code or 0, self._context.log.tail())
         # Without the code: only a job that ran can have failed for want of another worker.
-        return JobOutcome(outcome.kind, message)
+        return replace(found, code=None)
 
     def _train(self, attempt: Attempt) -> JobOutcome:
         context, settings = self._context, self._settings

@@ -31,9 +31,11 @@ _UNKNOWN = (
 )  # fmt: skip
 _UNCOMMITTED = ("uncommitted", "uncommitted_place", "uncommitted_state")
 _TEXTS = (
-    "progress_from", "save_pause_from", "failure_message", "attempt_message", "message", "ignored_message",
+    "progress_from", "save_pause_from", "failure_message", "attempt_message", "ended_message", "aside_message",
+    "failure_line", "message", "ignored_message",
     "image", *_UNCOMMITTED,
 )  # fmt: skip
+_OF_ATTEMPTS = ("failure_message", "attempt_message", "ended_message", "aside_message", "failure_line")
 _URGENT = ("phase", "committed_step", "notice", "preempted")
 _PASSING = (Phase.BOOT, Phase.RESTORE)
 LATER = 1.25
@@ -165,18 +167,13 @@ class HeartbeatContent:
         elif before and not text:
             say(f"{source}: works again")
 
-    def forget_warning(self, source: str) -> None:
-        """Report no longer what *source* warned of, without saying that it works again."""
-        with self._lock:
-            self._warnings.pop(source, None)
-
     def body(self) -> Dict[str, Any]:
         """Return the report as it is stored in the heartbeat."""
         with self._lock:
             warnings = [f"{source}: {text}" for source, text in sorted(self._warnings.items()) if text]
             message = "; ".join(part for part in [self._fields["message"], *warnings] if part)
             texts = {"message": message}
-            texts.update((key, self._fields[key]) for key in ("failure_message", "attempt_message"))
+            texts.update((key, self._fields[key]) for key in _OF_ATTEMPTS)
             texts = {key: self.masked(text)[:2000] for key, text in texts.items()}
             trained = joined([*self._trained_before, *self._trained])
             sums = {key: (self._fields[key] or 0) + more for key, more in self._sums_before.items()}

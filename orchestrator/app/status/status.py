@@ -158,6 +158,7 @@ def status_of(session: Session, found: JudgedDeployment, watcher: WatcherStatus 
         # What a machine that is gone reported last is no failure of the next one.
         refusal_hint=_refusal_hint(state, record),
         failing_message="" if state.without_tpu else failing_text(heartbeats, spec.job.failures),
+        aside_message=next((b.aside_message for b in heartbeats if b.aside_message), ""),
         rescued_message=rescued_text(heartbeats),
         incarnation=last_incarnation(record),
         unused_incarnations=unused_incarnations(record),

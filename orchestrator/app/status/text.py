@@ -6,7 +6,10 @@ from orchestrator.domain.status import FROM_CLOUD, DeploymentState, DeploymentSt
 from orchestrator.domain.text.amounts import progress_percent, rate_text, span_text
 from orchestrator.domain.text.hints import LOAD_CHECKPOINT, MEND_JOB, after_end, trains_on
 from orchestrator.domain.text.phase_words import phase_words
+from orchestrator.planning.failing import JOB_FAILS
 
+AGAIN = {"run": "runs again", "restore": "starts again"}
+"""Phases of a job that fails again and again."""
 NO_STEP = "no step reported yet"
 RESUMES = ", in the bucket: the job resumes from it"
 
@@ -14,9 +17,9 @@ RESUMES = ", in the bucket: the job resumes from it"
 def state_text(status: DeploymentStatus) -> str:
     """Return the state's phrase and what it means for the job, or the reason of an end."""
     more = _consequence(status) or (status.message if status.outcome else "")
-    # First: between two failures the job runs as any other.
+    # Between two failures the job runs as any other.
     if status.failing_message and not status.outcome:
-        more = status.failing_message
+        return f"{JOB_FAILS}: {status.failing_message}"
     if raised := _raised_target(status):
         more = f"{more}, at step {_reached(status)}; job.target_steps is {raised} now"
     return f"{status.state.phrase}: {more}" if more else status.state.phrase
@@ -45,7 +48,8 @@ def job_text(status: DeploymentStatus) -> str:
     if stopped_with_tpu(status):
         at = step_text(status)
         return ", ".join(filter(None, (f"stopped at {at}" if at else "stopped", loss)))
-    parts = [phase_words(slowest.phase), step_text(status), loss]
+    words = phase_words(slowest.phase)
+    parts = [AGAIN.get(slowest.phase, words) if status.failing_message else words, step_text(status), loss]
     if slowest.phase == "run" and slowest.steps_per_second:
         parts.append(rate_text(slowest.steps_per_second))
     return ", ".join(part for part in [*parts, eta_text(status)] if part)
@@ -63,9 +67,13 @@ def training_loss_text(loss: float | None, at: int | None) -> str:
     return "" if loss is None else f"loss {loss:.4g}" + ("" if at is None else f" (at {at})")
 
 
-def worker_text(worker: WorkerStatus, *, lost: bool) -> str:
-    """Return a worker's phase, step, loss, checkpoint, last heartbeat and message; *lost*: its machine is gone."""
-    does = phase_words(worker.phase)
+def worker_text(worker: WorkerStatus, *, lost: bool, failing: str = "") -> str:
+    """
+    Return a worker's phase, step, loss, checkpoint, last heartbeat and message; *lost*: its machine is gone.
+
+    What is in *failing*, how the job fails, is not said again.
+    """
+    does = AGAIN.get(worker.phase, phase_words(worker.phase)) if failing else phase_words(worker.phase)
     parts = [f"last report: {does}" if lost else does]
     if worker.step is not None:
         parts.append(f"step {worker.step}")
@@ -80,7 +88,7 @@ def worker_text(worker: WorkerStatus, *, lost: bool) -> str:
     if worker.xla_programs_restored and worker.xla_programs_compiled:
         parts.append(f"{worker.xla_programs_compiled} XLA programs compiled again")
     parts.append(f"last heartbeat {span_text(worker.heartbeat_age_s or 0.0)} ago")
-    if worker.message:
+    if worker.message and worker.message not in failing:
         parts.append(worker.message)
     return ", ".join(parts)
 

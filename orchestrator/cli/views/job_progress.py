@@ -43,6 +43,11 @@ WORDS = {
 }
 
 
+AGAIN = {Phase.RUN: "job runs again", Phase.RESTORE: "the job starts again"}
+"""The same of a job that has failed."""
+BETWEEN_FAILURES = {Phase.RESTORE, Phase.SETUP, Phase.RUN}
+
+
 class ProgressLine:
     """Turns passes into progress: always in the live line, and as events for changes."""
 
@@ -103,18 +108,22 @@ class ProgressLine:
         if ignored and (slowest.incarnation, slowest.attempt, ignored) != self._ignored:
             self._ignored = slowest.incarnation, slowest.attempt, ignored
             self._printer(Event(at, EventKind.CHECKPOINT_IGNORED, f"{ignored}; {LOAD_CHECKPOINT}"))
-        if self._is_news(slowest, at):
+        if self._is_news(slowest, at, failing=bool(in_short)):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, EventKind.PROGRESS, text))
 
-    def _is_news(self, heartbeat: Heartbeat, at: float) -> bool:
-        """Return whether to print a line; beside a live line only for a new phase."""
+    def _is_news(self, heartbeat: Heartbeat, at: float, *, failing: bool) -> bool:
+        """Return whether to print a line; beside a live line only for a new phase, if the job does not fail."""
         # A machine's first checkpoint counts as a change: from then on a preemption costs little.
-        news = (
+        news: tuple[object, ...] = (
             heartbeat.incarnation,
             heartbeat.phase,
             not self._printer.live and heartbeat.committed_step is not None,
+            failing,
         )
+        if failing and self._said[:1] == news[:1] and heartbeat.phase in BETWEEN_FAILURES:
+            # The event of each attempt says it; the phases between them would fill the screen.
+            news = self._said = (*self._said[:3], True)
         stepped = (
             not self._printer.live and heartbeat.step != self._step and at - self._at >= self._line_interval
         )
@@ -220,11 +229,8 @@ def _shows_message(heartbeat: Heartbeat) -> bool:
 
 def _phase(heartbeat: Heartbeat, *, lost: bool) -> str:
     if not lost:
-        return (
-            f"{WORDS[heartbeat.phase]}: {heartbeat.message}"
-            if _shows_message(heartbeat)
-            else WORDS[heartbeat.phase]
-        )
+        words = {**WORDS, **(AGAIN if heartbeat.failures else {})}[heartbeat.phase]
+        return f"{words}: {heartbeat.message}" if _shows_message(heartbeat) else words
     return "last report of the job" + (f": {NO_STEP}" if heartbeat.step is None else "")
 
 

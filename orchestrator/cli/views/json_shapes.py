@@ -190,7 +190,7 @@ KINDS: Mapping[str, Any] = {
     "status": {
         "name": str, "project": str, "state?": str, "outcome": maybe(str), "limit_reached?": str,
         "message?": str, "uncommitted_message?": str, "ignored_message?": str, "failing_message?": str,
-        "refusal_hint?": str, "rescued_message?": str, "incarnation": int,
+        "aside_message?": str, "refusal_hint?": str, "rescued_message?": str, "incarnation": int,
         "unused_incarnations?": [int], "preemptions": int, "usd": float,
         "upper_usd?": float, "up?": bool, "deleted_at?": maybe(float),
         "unpriced?": [str],

@@ -209,7 +209,8 @@ def _job(status: DeploymentStatus) -> list[Field]:
     if status.workers:
         formats = sorted({w.format_name for w in status.workers if w.format})
         of_format = f" (format: {', '.join(formats)})" if formats else ""
-        lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}"))
+        aside = f"; {status.aside_message}" if status.aside_message else ""
+        lines.append(Field("checkpoint", f"{checkpoint_text(status) or 'none yet'}{of_format}{aside}"))
         lines += [Field("saving", status.saves.message)] if status.saves else []
     elif found := checkpoint_text(status):
         lines.append(Field("checkpoint", found))
@@ -272,16 +273,16 @@ def _workers(status: DeploymentStatus, *, wide: bool) -> list[Field]:
     # What a machine that is gone reported last is not what it does.
     lost = status.state.without_tpu or stopped_with_tpu(status)
     if wide or len(workers) <= FEW:
-        return [_worker(worker, lost=lost) for worker in workers]
+        return [_worker(worker, lost=lost, failing=status.failing_message) for worker in workers]
     counts = Counter(w.phase for w in workers)
     phases = ", ".join(f"{phase_words(phase)} ({count})" for phase, count in counts.items())
-    last = _worker(max(workers, key=lambda w: w.heartbeat_age_s or 0.0))
+    last = _worker(max(workers, key=lambda w: w.heartbeat_age_s or 0.0), failing=status.failing_message)
     reported = "last reports: " if lost else ""
     return [Field("workers", f"{reported}{phases}; oldest report: {last.label}: {last.text}")]
 
 
-def _worker(worker: WorkerStatus, *, lost: bool = False) -> Field:
-    return _Phase(f"worker {worker.worker}", worker_text(worker, lost=lost))
+def _worker(worker: WorkerStatus, *, lost: bool = False, failing: str = "") -> Field:
+    return _Phase(f"worker {worker.worker}", worker_text(worker, lost=lost, failing=failing))
 
 
 def _sidecars(status: DeploymentStatus) -> list[Field]:

@@ -82,7 +82,7 @@ class Reconciler:
         spec, events = self._deployment.spec, []
         started_over = start_from_zero(spec, before, after, world)
         events += [started_over] if started_over is not None else []
-        events += events_of(before, after, world)
+        events += events_of(before, after, world, spec.job.failures)
         lost = preemption(spec, before, after, world)
         if lost is not None:
             events.append(lost)
