@@ -107,6 +107,15 @@ def test_a_program_that_ends_at_its_own_number_of_steps_takes_no_checkpoint_from
     )
 
 
+@pytest.mark.parametrize("line", ["NameError: name 'grads' is not defined", "SyntaxError: invalid syntax"])
+def test_an_error_of_the_code_itself_takes_no_checkpoint_from_the_choice(line: str) -> None:
+    """Another error of Python may come from what the program has loaded."""
+    newest, last = CompleteCheckpoint(40, 2), Attempt(3, 40, 2, 1, "r", 0, code=1, same=1)
+    wanted = next_attempt(last, newest, "r", 0, counted=True, code=1)
+    assert not should_go_back(last, replace(wanted, ended_line=line), newest)
+    assert should_go_back(last, replace(wanted, ended_line="KeyError: 'optimizer'"), newest)
+
+
 def test_a_step_that_was_trained_again_is_no_suspect_twice() -> None:
     """What crashes after it from both of its saves does not come from either of them."""
     last = Attempt(4, 40, 2, 4, "r", 0, code=3, same=1, suspects=((40, 1),))

@@ -15,6 +15,8 @@ from orchestrator.contract.bucket.completeness import CompleteCheckpoint
 
 ALIKE = 2
 MAX_BACK = 2
+OF_THE_CODE = ("NameError: ", "SyntaxError: ", "IndentationError: ")
+"""Beginnings of a last line that names an error in the program: no checkpoint brings it, and no older one helps."""
 
 
 def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[CompleteCheckpoint]) -> bool:
@@ -22,12 +24,14 @@ def should_go_back(last: Attempt, wanted: Attempt, newest: Optional[CompleteChec
     Return whether to resume from a checkpoint before *newest*.
 
     The condition: ALIKE consecutive attempts from it ended with the same status and without progress. Status 0
-    is that of a program which had nothing to do, and a step that was trained again is no suspect twice.
+    is that of a program which had nothing to do, and a step that was trained again is no suspect twice. An error
+    OF_THE_CODE is no checkpoint's.
     """
     return (
         newest is not None
         and newest.step == last.resume_step
         and wanted.code != 0
+        and not wanted.ended_line.startswith(OF_THE_CODE)
         and wanted.same >= ALIKE
         and len(wanted.suspects) < MAX_BACK
         and newest.step not in {step for step, _ in wanted.suspects}
