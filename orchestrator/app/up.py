@@ -38,6 +38,7 @@ from orchestrator.errors import AuthError, HostKeyError, Retry, UsageError
 from orchestrator.planning.approval import Approved, refuse_others
 from orchestrator.planning.deployment_state import deployment_state, resuming_command
 from orchestrator.planning.drift import drift_notes
+from orchestrator.planning.failing import failing_text
 from orchestrator.planning.fleet.deployments import fleet_of
 from orchestrator.planning.job import NARROW_VM, RECREATE_VM
 from orchestrator.planning.vm import lacks_named_vm
@@ -73,6 +74,7 @@ class Up:
     The result of `up`: the number of changes, the state, and the outcome if the deployment had already ended.
 
     *drift* lists differences between machines and file. *on_vm* says that the file wants the loop on the VM.
+    *failing* says how often in a row the job has failed by now, and how; "" if it has not.
     """
 
     name: str
@@ -83,6 +85,7 @@ class Up:
     message: str
     drift: tuple[str, ...]
     on_vm: bool
+    failing: str = ""
 
 
 @dataclass(frozen=True)
@@ -182,6 +185,7 @@ def bring_up(
     return Up(
         session.spec.name, session.blueprint.bucket, changes, state, result.plan.outcome, result.plan.message,
         tuple(drift_notes(session.spec, result.world)), session.spec.watch.on_vm,
+        failing_text(result.world.known_heartbeats, session.spec.job.failures),
     )  # fmt: skip
 
 

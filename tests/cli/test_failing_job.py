@@ -1,10 +1,15 @@
 """A job that fails again and again: it runs between two failures, and `status` and `watch` say that it fails."""
 
+from dataclasses import replace
+
+from orchestrator.app.up import Goal, Up
 from orchestrator.cli.views.event_lines import EventPrinter
 from orchestrator.cli.views.job_progress import ProgressLine
 from orchestrator.cli.views.status import status_rows
+from orchestrator.cli.views.up import show as show_up
 from orchestrator.contract.phase import Phase
 from orchestrator.domain.observation import Present
+from orchestrator.domain.status import DeploymentState
 from orchestrator.domain.text.hints import MEND_JOB
 from orchestrator.planning.failing import failing_text
 from tests.cli.test_status_view import body
@@ -88,6 +93,18 @@ def test_status_says_how_the_job_fails_once_and_what_is_set_aside_beside_the_che
     assert shown.count(SHORT) == 1
     assert f"; {ASIDE}" in shown
     assert shown.count("starts again") == 1 + len(workers)
+
+
+def test_up_that_ends_while_the_job_fails_names_the_log(capsys):
+    """To watch it would only show how it fails again."""
+    done = Up("demo", "bucket", 3, DeploymentState.RUNNING, None, "", (), on_vm=False)
+    show_up(done, Goal.JOB, as_json=False)
+    show_up(replace(done, failing=SAID), Goal.JOB, as_json=False)
+    up, fails = (
+        " ".join(capsys.readouterr().err.split()).replace("demo is up", "\ndemo is up").splitlines()[1:]
+    )
+    assert up.strip() == "demo is up. Next: tpuctl watch"
+    assert fails == f"demo is up, but the job fails: {SAID}. Next: tpuctl logs"
 
 
 def _without_tpus(world):

@@ -7,6 +7,7 @@ from orchestrator.cli.console import print_json, say
 from orchestrator.cli.views.plan import after_done
 from orchestrator.domain.lease import watch_command
 from orchestrator.domain.text.amounts import span_text, ttl_text, usd_text
+from orchestrator.planning.failing import JOB_FAILS
 from orchestrator.pricing.cost import to_budget, upper_to_ttl
 
 
@@ -23,6 +24,8 @@ def show(done: Up, goal: Goal, *, as_json: bool) -> None:
         say(f"nothing to do: the job is done ({done.message}). {after_done(done.message)}")
     elif goal is Goal.BUCKET_AND_VM:
         say(f"{done.name}: bucket and VM are there, no TPU was requested. Next: tpuctl up", style="green")
+    elif done.failing:
+        say(f"{done.name} is up, but {JOB_FAILS}: {done.failing}. Next: tpuctl logs", style="yellow")
     elif done.changes == 0:
         say(f"no changes: bucket, VM, TPU and job match tpuctl.yaml. If no watcher runs: {watch}")
     else:
