@@ -304,9 +304,8 @@ def _makes(plan: Plan) -> bool:
 def _price(session: Session, plan: Plan, *, replaces: bool = False) -> UpPrice:
     spec, record, now = session.spec, session.records.current, session.clock.now()
     there = newest_span(record)
-    with_tpu = (
-        there is not None or replaces or any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
-    )
+    made = any(c.kind is Kind.NODE and c.verb in MAKING for c in plan.changes)
+    with_tpu = made or replaces or there is not None
     # `up` on an ended deployment restarts its ttl. The seconds before its first machine do not count, so that the
     # sum is that of `plan`.
     goes_on = not record.outcome and any(span.since >= record.started_at > 0 for span in record.spans)
@@ -384,9 +383,7 @@ def _build_and_record(
 def _stop_on(failure: FailedChange, result: Pass, *, elsewhere: bool) -> None:
     """Raise a failure that repeating the pass cannot fix; *elsewhere*: some zone was not asked yet."""
     # The machine may be booting or shutting down; the next pass retries, or the machine asks the bucket.
-    if failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError):
-        return
-    if failure.waiting:
+    if failure.waiting or (failure.change.kind is Kind.JOB and not isinstance(failure.error, HostKeyError)):
         return
     goes = any(c.kind is Kind.NODE and c.verb is Verb.DELETE for c in result.plan.changes)
     if failure.error.retry is Retry.QUOTA and (goes or (elsewhere and failure.change.kind is Kind.NODE)):
