@@ -36,7 +36,7 @@ def test_after_a_silence_a_line_says_what_is_waited_for(printer, capsys):
     printer.waiting((Wait("TPU: CREATING"),), time.time())
     capsys.readouterr()
     one.remind(now + 3 * SILENCE + 3)
-    assert said(capsys)[0].endswith("s: TPU: CREATING (0 s so far)")
+    assert said(capsys)[0].endswith("s: TPU: CREATING")
 
 
 def test_neither_beside_other_lines_nor_into_a_question(printer, capsys):

@@ -58,6 +58,11 @@ def _no_share(_at: float) -> None:
     return None
 
 
+def _so_far(seconds: float) -> str:
+    """Return for how long something is waited for; "" at its begin, when "0 s so far" says nothing."""
+    return f" ({span_text(seconds)} so far)" if seconds >= 1 else ""
+
+
 def wanted() -> bool:
     """Return whether stderr is a terminal that can redraw a line."""
     return sys.stderr.isatty() and os.environ.get("TERM", "dumb") not in {"", "dumb", "unknown"}
@@ -232,7 +237,7 @@ class EventPrinter(Reporter):
         parts = [
             f"failing for {span_text(at - shown.since)}, {shown.wait.text}" if key == FAILING
             # The duration in front, since the line is cut at the terminal's edge.
-            else f"{shown.wait.later(at - shown.at).text} ({span_text(at - shown.since)} so far)"
+            else f"{shown.wait.later(at - shown.at).text}{_so_far(at - shown.since)}"
             for key, shown in self._waits.items()
         ]  # fmt: skip
         return ", ".join(parts)
