@@ -59,7 +59,8 @@ def _attempt_text(heartbeat: Heartbeat, failures: int) -> str:
         end = cut(heartbeat.ended_message, MAX_END)
         why = "; ".join(filter(None, (heartbeat.aside_message, heartbeat.attempt_message)))
         failed = f"attempt {heartbeat.attempt - 1} failed{count} on TPU #{heartbeat.incarnation}: {end}"
-        return f"{failed}; attempt {heartbeat.attempt} began {where}{f' ({why})' if why else ''}"
+        start = where if heartbeat.resumed_from is not None else "from the beginning"
+        return f"{failed}; attempt {heartbeat.attempt} started {start}{f' ({why})' if why else ''}"
     # An older agent tells only of failures without progress, and beside them why an older checkpoint was chosen.
     texts = (
         (heartbeat.attempt_message,)

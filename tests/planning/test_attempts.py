@@ -36,13 +36,13 @@ def test_how_an_attempt_failed_is_said_of_that_attempt_and_before_the_next_one()
         record(),
         shown(2, ended_message=CRASHED),
         shown(3, ended_message=CRASHED, failures=2, aside_message=ASIDE),
-        shown(4, ended_message="x" * 2000, failures=3),
+        shown(4, ended_message="x" * 2000, failures=3, resumed_from=None),
         shown(5, attempt_message="new code was installed"),
     )
-    assert first.message == f"attempt 1 failed on TPU #1: {CRASHED}; attempt 2 began from step 950"
-    began = f"attempt 3 began from step 950 ({ASIDE})"
+    assert first.message == f"attempt 1 failed on TPU #1: {CRASHED}; attempt 2 started from step 950"
+    began = f"attempt 3 started from step 950 ({ASIDE})"
     assert second.message == f"attempt 2 failed (2 of 5) on TPU #1: {CRASHED}; {began}"
-    assert third.message.endswith("x...; attempt 4 began from step 950")
+    assert third.message.endswith("x...; attempt 4 started from the beginning")
     assert fourth.message == "attempt 5 of the job began on TPU #1, from step 950: new code was installed"
 
 
