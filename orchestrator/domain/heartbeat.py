@@ -39,6 +39,8 @@ class Heartbeat:
     """Why the attempt began where it did, besides what follows; an older agent does not say."""
     ended_message: str = ""
     """How the attempt before failed; empty if it did not, or by an older agent, which tells it in the one above."""
+    ended_failures: int = 0
+    """The failures in a row up to that one; *failures* counts the present attempt too once it has failed."""
     aside_message: str = ""
     """Which checkpoints newer than the one that was restored are set aside, and why."""
     attempts: int = 0

@@ -55,7 +55,7 @@ def _attempt_text(heartbeat: Heartbeat, failures: int) -> str:
     """Return how the attempt before failed, if it did, and which one began, from where and why there."""
     where = "at the beginning" if heartbeat.resumed_from is None else f"from step {heartbeat.resumed_from}"
     if heartbeat.ended_message:
-        count = f" ({heartbeat.failures} of {failures})" if heartbeat.failures else ""
+        count = f" ({heartbeat.ended_failures} of {failures})" if heartbeat.ended_failures else ""
         end = cut(heartbeat.ended_message, MAX_END)
         why = "; ".join(filter(None, (heartbeat.aside_message, heartbeat.attempt_message)))
         failed = f"attempt {heartbeat.attempt - 1} failed{count} on TPU #{heartbeat.incarnation}: {end}"

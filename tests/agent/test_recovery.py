@@ -160,7 +160,7 @@ def test_a_job_that_saves_to_the_bucket_is_given_the_one_before(lab: AgentLab) -
     assert reported.startswith(
         "step 40 is set aside, not deleted: 2 attempts in a row from it failed alike. "
     )
-    assert status["failure_line"] == "from 40"
+    assert (status["failure_line"], status["ended_failures"]) == ("from 40", 2)
     assert (status["ended_message"], status["attempt_message"]) == (
         "the job exited with status 9: from 40",
         "",

@@ -68,6 +68,7 @@ def test_the_phases_between_two_failures_are_no_lines_of_watch(capsys):
     line = ProgressLine(EventPrinter(), SPEC)
     for one in [
         observed(T0, step=45),
+        observed(T0, phase=Phase.RESTORE, message=WHY, failure_message=WHY),
         observed(T0, phase=Phase.RESTORE, message=WHY, **FAILS),
         observed(T0, step=40, **FAILS),
         observed(T0, phase=Phase.RESTORE, message=WHY, **FAILS),

@@ -35,8 +35,8 @@ def test_how_an_attempt_failed_is_said_of_that_attempt_and_before_the_next_one()
     first, second, third, fourth = said(
         record(),
         shown(2, ended_message=CRASHED),
-        shown(3, ended_message=CRASHED, failures=2, aside_message=ASIDE),
-        shown(4, ended_message="x" * 2000, failures=3, resumed_from=None),
+        shown(3, ended_message=CRASHED, ended_failures=2, failures=3, aside_message=ASIDE),
+        shown(4, ended_message="x" * 2000, ended_failures=3, resumed_from=None),
         shown(5, attempt_message="new code was installed"),
     )
     assert first.message == f"attempt 1 failed on TPU #1: {CRASHED}; attempt 2 started from step 950"

@@ -74,6 +74,7 @@ class AttemptRunner:
             attempt=attempt.attempt,
             attempt_message=attempt.passed_over if attempt.ended else attempt.message,
             ended_message=attempt.ended,
+            ended_failures=attempt.failures,
             failure_line=attempt.ended_line if attempt.failures else "",
             aside_message=aside_text(attempt, self._settings.checkpoints.folder),
             failures=attempt.failures,

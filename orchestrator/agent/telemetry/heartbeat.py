@@ -71,7 +71,17 @@ class HeartbeatContent:
         self._interval = settings.heartbeat_interval
         self._fields: Dict[str, Any] = {
             **dict.fromkeys(_UNKNOWN),
-            **dict.fromkeys(("attempt", "attempts", "failures", "uncommitted_files", "uncommitted_bytes"), 0),
+            **dict.fromkeys(
+                (
+                    "attempt",
+                    "attempts",
+                    "failures",
+                    "ended_failures",
+                    "uncommitted_files",
+                    "uncommitted_bytes",
+                ),
+                0,
+            ),
             **dict.fromkeys(("notice", "preempted", "committed_counted"), False),
             **dict.fromkeys(_TEXTS, ""),
             "schema": SCHEMA,

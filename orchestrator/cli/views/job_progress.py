@@ -92,7 +92,9 @@ class ProgressLine:
             slowest = replace(slowest, rate=None)  # Nothing runs at it any more, so no time is left either.
         limit = self._spec.job.failures
         in_short = "" if lost else failing_in_short(heartbeats, limit)
-        if in_short and slowest.message == slowest.failure_message:
+        # After progress the first failure counts none in a row.
+        failed = bool(slowest.message) and slowest.message == slowest.failure_message
+        if failed:
             slowest = replace(slowest, message="")  # Said once is enough.
         text = progress_text(slowest, self._spec, usd, upper_usd, lost=lost)
         # The event of the next attempt says why.
@@ -108,7 +110,7 @@ class ProgressLine:
         if ignored and (slowest.incarnation, slowest.attempt, ignored) != self._ignored:
             self._ignored = slowest.incarnation, slowest.attempt, ignored
             self._printer(Event(at, EventKind.CHECKPOINT_IGNORED, f"{ignored}; {LOAD_CHECKPOINT}"))
-        if self._is_news(slowest, at, failing=bool(in_short)):
+        if self._is_news(slowest, at, failing=failed or bool(in_short)):
             self._at, self._step = at, slowest.step
             self._printer(Event(at, EventKind.PROGRESS, text))
 
