@@ -340,6 +340,9 @@ def _waiting_for(heartbeats: tuple[Heartbeat, ...], expected: int, now: float, b
     text = (
         f"runs on {len(running)} of {expected} workers{message}" if running else f"not running yet{message}"
     )
+    if all(b.message and b.message == b.failure_message for b in heartbeats):
+        # Few words: how often and how it failed stands behind them in the live line.
+        text = "starts again after a failure"
     text = text if heartbeats else "not running yet; no machine has reported"
     return Decision(wait=Wait(text), wake_in=POLL_SOON if heartbeats else 1.0, rule=LoopRule.JOB_STARTS)
 

@@ -105,8 +105,15 @@ def test_a_failed_push_is_not_repeated_at_once():
             ),
             "runs on 1 of 2 workers; worker 1: the job failed and starts again",
         ),
+        (
+            tuple(
+                heartbeat(n, phase=Phase.RESTORE, workers=2, message="status 1", failure_message="status 1")
+                for n in range(2)
+            ),
+            "starts again after a failure",
+        ),
     ],
-    ids=["no report", "a message", "a failure"],
+    ids=["no report", "a message", "a failure", "all failed"],
 )
 def test_a_start_tells_what_is_waited_for(heartbeats, text):
     """Half a minute of "0 of 1" does not show whether anything happens."""
