@@ -25,6 +25,7 @@ from orchestrator.engine.reconcile.artifacts import agent_file, bundle_file
 from orchestrator.errors import AuthError, JobFailedError, UsageError
 from orchestrator.planning.decide import decide
 from orchestrator.planning.deployment_outcome import more_training
+from orchestrator.planning.failing import failing_text
 from orchestrator.planning.job import NARROW, NARROW_VM, RECREATE_VM
 from orchestrator.planning.job_digest import job_digest, with_digest_of_today
 
@@ -58,13 +59,18 @@ class PushResult(Enum):
 
 @dataclass(frozen=True)
 class Pushed:
-    """The result of a push: *before* and *bundle* are digests of code, *plan* is its text."""
+    """
+    The result of a push: *before* and *bundle* are digests of code, *plan* is its text.
+
+    *failing* says how often in a row the job has failed with what was pushed, and how; "" if it has not.
+    """
 
     name: str
     before: str
     bundle: str
     plan: tuple[str, ...]
     result: PushResult
+    failing: str = ""
 
     @property
     def news(self) -> str:
@@ -100,6 +106,7 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
     check_sources(session)
     wanted = WantedPush(*build_artifacts(session, sets), job_digest(session.spec))
     plan, world = _plan(session, wanted)
+    failing = ""
     if not plan or dry_run:
         result = PushResult.PLANNED if plan else PushResult.UNCHANGED
     else:
@@ -125,12 +132,12 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             if _has_ready(world):
                 new = "settings" if wanted.bundle == before else "code"
                 reporter.say(f"waiting: the job is asked to stop, may save, and starts with the new {new}")
-            result = _push(session, wanted)
+            result, failing = _push(session, wanted)
         if watcher is not None and watcher.alive:
             # The loop on the VM has ended for the push; cron starts it, once a minute.
             soon = "minute" if watcher.on == "vm" else "few seconds"
             reporter.say(f"{called(watcher.command)} goes on within a {soon}")
-    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result)
+    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result, failing)
 
 
 def _must_run(session: Session) -> None:
@@ -210,8 +217,12 @@ def _restart(world: World) -> str:
     return f"job: starts again{where} from its newest checkpoint (step {saved} or later)"
 
 
-def _push(session: Session, wanted: WantedPush) -> PushResult:
-    """Upload the code, record that it is wanted, restart the job. The next pass completes a killed push."""
+def _push(session: Session, wanted: WantedPush) -> tuple[PushResult, str]:
+    """
+    Upload the code, record that it is wanted, restart the job; return the result, and how the job fails by then.
+
+    The next pass completes a killed push.
+    """
     # Upload before recording: a machine that boots in between must find what the record names.
     for path in (agent_file(session.bundles, wanted.agent), bundle_file(session.bundles, wanted.bundle)):
         session.cloud.store.upload(f"{BUNDLES}{path.name}", path)
@@ -239,17 +250,19 @@ def _push(session: Session, wanted: WantedPush) -> PushResult:
         result = loop.run(_settled, after)
     except LaterError:
         session.records.flush()
-        return PushResult.RECORDED
+        return PushResult.RECORDED, ""
     except EndedError as end_of_job:
         session.records.flush()
         if end_of_job.plan.outcome is Outcome.DONE:
-            return PushResult.DONE
+            return PushResult.DONE, ""
         raise JobFailedError(
             f"the job ended with what was pushed: {end_of_job.plan.message}",
             hint="see `tpuctl logs`, fix it, then run `tpuctl up`",
             changed="what was pushed is recorded; the machines are there until `tpuctl watch` ends it",
         ) from None
-    return PushResult.RUNNING if result.plan.settled else PushResult.RECORDED
+    if not result.plan.settled:
+        return PushResult.RECORDED, ""
+    return PushResult.RUNNING, failing_text(result.world.known_heartbeats, session.spec.job.failures)
 
 
 def _delivered(record: Record, wanted: WantedPush, mark: str, now: float) -> Record:

@@ -268,6 +268,23 @@ def test_a_push_of_settings_speaks_of_settings(cloud, user):
     assert "new code" not in said
 
 
+def test_a_push_of_code_that_crashes_says_so(cloud, user, monkeypatch):
+    """It runs again and again between two failures: "the job runs the new code" would be half of the truth."""
+    user.up()
+    user.write("train.py", "print('bug')\n")
+    started = CloudMachines.start
+
+    def fails_twice(self, worker, **words):
+        started(self, worker, **words)
+        worker.said.update(attempt=3, failures=2, failure_message="NameError: grads")
+
+    monkeypatch.setattr(CloudMachines, "start", fails_twice)
+    said = user.run("push")
+    assert said.code == 0
+    assert "the job fails with the new code: 2 of 5 attempts in a row brought no progress" in said.err
+    assert "NameError: grads. Next: tpuctl logs" in said.err
+
+
 def test_watch_after_a_done_job_and_down_names_the_model_and_not_up_alone(cloud, user):
     """Who is done wants the model; `up` would make a TPU."""
     finished(cloud, user)

@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 from orchestrator.app.push import Pushed, PushResult
 from orchestrator.cli.console import print_json, put, say
+from orchestrator.planning.failing import JOB_FAILS
 
 WORDS = {
     PushResult.UNCHANGED: "no changes: the job runs this code with these settings",
@@ -20,5 +21,7 @@ def show(pushed: Pushed, *, as_json: bool) -> None:
     elif pushed.result is PushResult.PLANNED:
         for line in pushed.plan:
             put(f"~ {line}")
+    elif pushed.failing:
+        say(f"{JOB_FAILS} with the new {pushed.news}: {pushed.failing}. Next: tpuctl logs", style="yellow")
     else:
         say(WORDS[pushed.result].format(news=pushed.news))
