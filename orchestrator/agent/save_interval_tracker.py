@@ -57,7 +57,6 @@ class SaveIntervalTracker:
         self._here: List[WorkPeriod] = []
         self._reported: List[float] = []
         self._pauses: List[float] = []
-        self._paused = 0.0
         self._measured = 0
         self._came: List[float] = []
         self._began: Optional[float] = None
@@ -126,9 +125,10 @@ class SaveIntervalTracker:
         """Add a pause for a save as measured by the agent, in seconds."""
         with self._lock:
             self._pauses = [*self._pauses, seconds][-SAVES:]
-            self._paused += seconds
             self._measured += 1
-        self._heartbeat.set(save_pauses=round(self._paused, 3), measured_saves=self._measured)
+            # Not their sum: a computer that is busy beside a save makes that one seem long, and none seem short.
+            usually = median(self._pauses)
+        self._heartbeat.set(save_pauses=round(usually * self._measured, 3), measured_saves=self._measured)
         self._report()
 
     def take_save(self, now: float) -> None:

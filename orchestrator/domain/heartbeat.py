@@ -76,7 +76,7 @@ class Heartbeat:
     observed_save_interval: float | None = None
     """Measured time between the last saves."""
     save_pauses: float | None = None
-    """Sum of the measured pauses for saves on this machine."""
+    """Seconds for which saves have stopped the training here: the usual pause for each that was measured."""
     measured_saves: int | None = None
     """Number of the saves in that sum; an older agent names none."""
     commit_seconds: float | None = None

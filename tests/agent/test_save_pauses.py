@@ -159,3 +159,13 @@ def test_a_new_agent_adds_to_what_the_one_before_has_measured(lab: AgentLab) -> 
             writer.report()
     reported = lab.json(heartbeat_name(1, 0))
     assert (reported["save_pauses"], reported["measured_saves"]) == (3.0, 3)
+
+
+def test_one_slow_moment_beside_a_save_is_no_sum_of_saves(lab: AgentLab) -> None:
+    """Packages are packed beside the third one: `watch` would say 0.6 s each where `status` says 0.1 s at most."""
+    heartbeat = HeartbeatContent(settings_of(lab), VirtualClock())
+    tracker = SaveIntervalTracker(settings_of(lab), bucket_of(lab), heartbeat, VirtualClock())
+    for pause in (0.0, 0.01, 2.9, 0.01, 0.02):
+        tracker.take_measured(pause)
+    assert (heartbeat.get("save_pauses"), heartbeat.get("measured_saves")) == (0.05, 5)
+    assert heartbeat.get("save_pause") == SHORTEST_PAUSE

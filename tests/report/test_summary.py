@@ -206,16 +206,16 @@ def test_what_saves_have_stopped_is_added_up_over_the_machines():
 @pytest.mark.parametrize(
     ("seconds", "saves", "text"),
     [
-        (2.3, 3, "the 3 that were measured stopped the training for 0.8 s each on average, 2.3 s in all"),
+        (2.3, 3, "the 3 that were measured usually stopped the training for 0.8 s each, about 2.3 s in all"),
         (0.9, 28,
-         "the 28 that were measured stopped the training for less than 0.1 s each on average, 0.9 s in all"),
+         "the 28 that were measured usually stopped the training for less than 0.1 s each, about 0.9 s in all"),
         (40.0, 1, "the one that was measured stopped the training for 40 s"),
         (0.3, 3, ""),
         (2.3, None, ""),
     ],
 )  # fmt: skip
 def test_the_summary_says_of_how_many_saves_it_knows_the_pause(seconds, saves, text):
-    """Not each can be measured, so it is no share of the time; beside `status` the mean is what compares."""
+    """Not each can be measured, so it is no share of the time; `status` shows the pause of one."""
     known = Summary(
         400, None, 0, 0, False, (), None, 230.0, 1.0, 3.0, save_pauses_s=seconds, measured_saves=saves
     )

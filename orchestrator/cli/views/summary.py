@@ -47,7 +47,7 @@ def _pauses_text(seconds: float, number: int) -> str:
     each = seconds / number
     mean = f"{short_span_text(each)} each" if each >= 0.1 else "less than 0.1 s each"
     stopped = short_span_text(seconds)
-    return f"the {number} that were measured stopped the training for {mean} on average, {stopped} in all"
+    return f"the {number} that were measured usually stopped the training for {mean}, about {stopped} in all"
 
 
 def _row(name: str, text: str) -> list[str]:
