@@ -24,7 +24,7 @@ WORKER = {
 BODY = {
     "name": "demo", "project": "p", "state": "running", "outcome": None, "limit_reached": "",
     "message": "", "uncommitted_message": "",
-    "ignored_message": "", "failing_message": "", "refusal_hint": "", "rescued_message": "",
+    "ignored_message": "", "failing_message": "", "aside_message": "", "refusal_hint": "", "rescued_message": "",
     "incarnation": 3, "unused_incarnations": [2], "preemptions": 2, "up": True, "deleted_at": None, "usd": 0.0438,
     "upper_usd": 0.0661, "unpriced": ["disk"],
     "resources": [{"kind": "vm", "name": "demo-vm", "zone": "z", "state": "RUNNING"}], "workers": [WORKER],
@@ -45,9 +45,8 @@ BODY = {
 """Each key, in the order in which `status --json` prints them."""
 LATER_KEYS = (
     "limit_reached",
-    "message", "uncommitted_message", "ignored_message", "failing_message", "refusal_hint", "rescued_message", "up",
-    "deleted_at", "upper_usd",
-    "unpriced", "checkpoint_step",
+    "message", "uncommitted_message", "ignored_message", "failing_message", "aside_message",
+    "refusal_hint", "rescued_message", "up", "deleted_at", "upper_usd", "unpriced", "checkpoint_step",
     "eta_s", "deadline", "saves", "state", "resumes_from", "waits_for",
     "unused_incarnations", "safety_nets", "watch_on_vm",
 )  # fmt: skip
