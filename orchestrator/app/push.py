@@ -62,7 +62,8 @@ class Pushed:
     """
     The result of a push: *before* and *bundle* are digests of code, *plan* is its text.
 
-    *failing* says how often in a row the job has failed with what was pushed, and how; "" if it has not.
+    *failing* says how often in a row the job has failed with what was pushed, and how; "" if it has not. *news* is
+    the word for what the job gets.
     """
 
     name: str
@@ -70,12 +71,8 @@ class Pushed:
     bundle: str
     plan: tuple[str, ...]
     result: PushResult
+    news: str
     failing: str = ""
-
-    @property
-    def news(self) -> str:
-        """Return the word for what the job gets."""
-        return "settings" if self.before == self.bundle else "code"
 
 
 @dataclass(frozen=True)
@@ -101,12 +98,15 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
     end_expired(session)
     _must_run(session)
     before = session.records.current.job.bundle
+    had_settings = with_digest_of_today(session.spec, session.records.current).job.settings
     sets = read_data(session.path, session.spec, choice.cloud, reporter)
     say_what_is_sent(session, sets)
     check_sources(session)
     wanted = WantedPush(*build_artifacts(session, sets), job_digest(session.spec))
     plan, world = _plan(session, wanted)
-    failing = ""
+    # A push that was killed has recorded its code, which the machines may lack still.
+    only_settings = wanted.bundle == before and wanted.job != had_settings
+    failing, news = "", "settings" if only_settings else "code"
     if not plan or dry_run:
         result = PushResult.PLANNED if plan else PushResult.UNCHANGED
     else:
@@ -130,14 +130,13 @@ def push(choice: Choice, reporter: Reporter, *, dry_run: bool = False) -> Pushed
             _must_run(session)
             remember(session)
             if _has_ready(world):
-                new = "settings" if wanted.bundle == before else "code"
-                reporter.say(f"waiting: the job is asked to stop, may save, and starts with the new {new}")
+                reporter.say(f"waiting: the job is asked to stop, may save, and starts with the new {news}")
             result, failing = _push(session, wanted)
         if watcher is not None and watcher.alive:
             # The loop on the VM has ended for the push; cron starts it, once a minute.
             soon = "minute" if watcher.on == "vm" else "few seconds"
             reporter.say(f"{called(watcher.command)} goes on within a {soon}")
-    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result, failing)
+    return Pushed(session.spec.name, before, wanted.bundle, tuple(plan), result, news, failing)
 
 
 def _must_run(session: Session) -> None:

@@ -264,6 +264,7 @@ def test_a_push_may_be_killed_anywhere(place, moment, cloud, user):
     cloud.wait(120)
     said = user.run("push", "--json")
     assert said.code == 0, said.err
+    assert "new settings" not in said.err, "the record of the killed one names this code already"
     (worker,) = cloud.machines.workers.values()
     assert worker.env["TPUCTL_BUNDLE"] == said.document["bundle"]
     assert len(cloud.nodes()) == 1

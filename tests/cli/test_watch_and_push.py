@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -20,6 +21,13 @@ def user(cloud):
     one = User(cloud, job__target_steps=400)
     one.up()
     return one
+
+
+def killed_push(cloud, user):
+    """Push new code, and kill that command while it has the lease."""
+    user.write("train.py", "print('never sent')\n")
+    assert user.run("push", kill=(5, "after")).code is None
+    assert LEASE in cloud.objects(LEASE)
 
 
 def test_a_watch_lets_a_push_go_first_and_goes_on(cloud, user):
@@ -77,8 +85,34 @@ def test_status_does_not_ask_for_another_watch_while_one_lets_a_push_go_first(cl
     lived = user.run("status", "--fresh").out
     assert "watcher      `tpuctl watch` of" in lived
     assert "Run: tpuctl watch" not in lived
+    killed_push(cloud, user)
+    assert "Run: tpuctl watch" not in user.run("status", "--fresh").out, "only the push was killed"
     cloud.wait(61)
     assert "Run: tpuctl watch" in user.run("status", "--fresh").out
+
+
+def test_a_watch_goes_on_at_once_when_the_push_was_killed(cloud, user):
+    """Its lease stays for a minute, in which no TPU would be replaced; its process shows that it has ended."""
+    asker, bucket = Holder("x", "me@elsewhere", "push", 0.0), cloud.buckets()[0]
+
+    def push():
+        if LEASE in cloud.objects(LEASE):
+            cloud.later(1, push)
+        else:
+            killed_push(cloud, user)
+            cloud.storage.objects.delete(bucket, LEASE_WISH, None, Preconditions())
+
+    cloud.later(
+        300, lambda: cloud.storage.objects.insert(bucket, LEASE_WISH, asker.to_json(), {}, Preconditions())
+    )
+    cloud.later(301, push)
+    said = user.watch(900).err
+    paused, resumed = (
+        datetime.strptime(line[:8], "%H:%M:%S")  # noqa: DTZ007 (the difference of two)
+        for line in said.splitlines()
+        if "paused for" in line or "resuming after" in line
+    )
+    assert resumed - paused < timedelta(seconds=20)
 
 
 def test_a_watch_that_let_a_push_go_first_waits_for_a_network_that_goes_away(cloud, user):

@@ -131,6 +131,17 @@ def test_a_wish_of_long_ago_moves_no_watcher(lab):
     watch.lease.step_aside()
 
 
+def test_a_wish_of_a_killed_command_of_this_computer_moves_no_watcher(lab):
+    """A push that was killed while it waited: the watch would let it go first for a minute."""
+    watch = lab.controller(yields=("push",))
+    watch.up()
+    lab.put(".tpuctl/lease-wish", Holder("x", "me@here", "push", 0.0).to_json())
+    with pytest.raises(LeaseHeldError):
+        watch.lease.step_aside()
+    lab.ended.add("x")
+    watch.lease.step_aside()
+
+
 def test_a_holder_that_does_not_step_aside_is_not_waited_for_without_end(lab):
     """After a minute and a half the asker says who holds the lease."""
     watch = lab.controller(yields=("watch",))

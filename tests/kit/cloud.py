@@ -17,7 +17,7 @@ from google.cloud.storage import blob
 
 from orchestrator.app.deployment import session
 from orchestrator.app.fleet import sessions
-from orchestrator.app.loop import watch_all
+from orchestrator.app.loop import watch, watch_all
 from orchestrator.app.status import status
 from orchestrator.app.this_computer import holder, process_lock
 from orchestrator.clock import VirtualClock
@@ -216,6 +216,7 @@ class VirtualCloud:
                 (process_lock, "FileLock", self._file_lock),
                 (session, "process_ended", self._process_ended),
                 (status, "process_ended", self._process_ended),
+                (watch, "process_ended", self._process_ended),
                 (session.Session, "ssh", property(lambda _: CloudSsh(self))),
                 (uv_program, "packed", small_uv),
                 (blob, "_MAX_MULTIPART_SIZE", LARGE),

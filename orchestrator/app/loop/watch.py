@@ -16,7 +16,7 @@ from orchestrator.app.loop.metrics import Metrics
 from orchestrator.app.loop.on_vm import nothing_to_watch
 from orchestrator.app.report import curve_of, summary_of
 from orchestrator.app.status.status import JudgedDeployment, status_of, watcher_status
-from orchestrator.app.this_computer.holder import woken_by_others
+from orchestrator.app.this_computer.holder import process_ended, woken_by_others
 from orchestrator.domain.events import Event, EventKind
 from orchestrator.domain.lease import EXPIRES_AFTER, LOOP, PEOPLE, PUSH, WATCH_ON_VM, Holder
 from orchestrator.domain.observation import Present
@@ -241,8 +241,11 @@ def _let_pass(session: Session, held: LeaseHeldError) -> Paused:
                     say(EventKind.WAITING, f"waiting: {error.message}")
                 quiet, reported = 0, True
                 continue
-            holds = found is not None and Holder.from_json(found.data).command == held.asker
-            alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER
+            holder = None if found is None else Holder.from_json(found.data)
+            holds = holder is not None and holder.command == held.asker
+            # A push that was killed leaves its lease behind, in which no TPU would be replaced.
+            ended = holder is not None and process_ended(holder)
+            alive = found is not None and session.clock.now() - found.updated < EXPIRES_AFTER and not ended
             quiet = 0 if holds and alive else quiet + 1
     return paused
 

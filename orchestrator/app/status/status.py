@@ -269,15 +269,13 @@ def watcher_of(session: Session, world: World) -> WatcherStatus | None:
     """Return the status of the watcher, the holder of the lease or one that a push has paused; None without one."""
     # If the bucket could not be read, reading the lease would fail too.
     found = current(session.cloud.store) if isinstance(world.bucket, Present) else None
-    if found is None:
-        # After a push the lease is free for some seconds, until the loop that it has paused takes it again.
+    holder = None if found is None else Holder.from_json(found.data)
+    if found is None or holder is None or process_ended(holder):
+        # After a push the lease is free for some seconds, until the loop that it has paused takes it again. One
+        # whose process has ended is free too: a command that wants it takes it over.
         now = session.clock.now()
         paused = paused_here(session.folder, now, process_ended)
         return None if paused is None else watcher_status(paused, now - paused.since)
-    holder = Holder.from_json(found.data)
-    # A command that wants the lease takes it over: its process cannot renew it.
-    if process_ended(holder):
-        return None
     status = watcher_status(holder, _age(world.observed_at, found.updated) or 0.0)
     published = published_here(session.folder, session.clock.now(), process_ended)
     # It may publish a pass between two renewals; only a renewal shows that it still holds the lease.

@@ -219,7 +219,9 @@ KINDS: Mapping[str, Any] = {
             "preemptions": maybe(int), "usd": maybe(float), "source": maybe(_OBSERVED),
         }],
     },
-    "push": {"name": str, "before": str, "bundle": str, "plan": [str], "result": str, "failing": str},
+    "push": {
+        "name": str, "before": str, "bundle": str, "plan": [str], "result": str, "news": str, "failing": str,
+    },
     "dashboard": {"url": str, "port": int},
     "report": {"name": str, "file": str, "events_count": int, "summary": _SUMMARY},
     "explain": {

@@ -237,7 +237,8 @@ class Lease:
         """
         Raise LeaseHeldError when a command that we yield to asks for the lease.
 
-        A wish that was not renewed for EXPIRES_AFTER seconds is ignored, as is a bucket that does not answer.
+        A wish that was not renewed for EXPIRES_AFTER seconds is ignored, as is one of an ended process of this
+        computer, and a bucket that does not answer.
         """
         if self._generation is None or not self.me.yields:
             return
@@ -250,7 +251,7 @@ class Lease:
         if wish is None or lease is None or wish.updated < lease.updated - EXPIRES_AFTER:
             return
         asker = Holder.from_json(wish.data)
-        if asker.id != self.me.id and asker.command in self.me.yields:
+        if asker.id != self.me.id and asker.command in self.me.yields and not self._process_ended(asker):
             deletes = asker.command == "down"
             does = "is deleting the machines" if deletes else "works on this deployment now"
             aside = LeaseHeldError(
